@@ -1,0 +1,436 @@
+package breaker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"belay/checkpoint"
+	"belay/checkpoint/filestore"
+	"belay/checkpoint/storetest"
+	"belay/internal/vfs"
+)
+
+// A closed breaker is a store like any other.
+func TestConformance(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) checkpoint.Store {
+		s, err := filestore.Open(vfs.OS{}, t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return newBreaker(t, s, Options{})
+	})
+}
+
+func TestOpensAfterThreeFailuresInARow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		b := newBreaker(t, f, Options{})
+		for round := range uint64(4) { // two failures and a success, again and again
+			f.setDown(errDisk)
+			for n := range uint64(2) {
+				if err := put(b, session(1), n); !errors.Is(err, errDisk) {
+					t.Fatalf("got %v, want the disk's error", err)
+				}
+			}
+			wantPhase(t, b, "after two failures", Closed)
+			f.setDown(nil)
+			if err := put(b, session(1), 10+round); err != nil {
+				t.Fatalf("write: %v", err)
+			}
+		}
+		trip(t, b, f)
+		puts, probes, _ := f.asked()
+		for range 50 {
+			err := put(b, session(2), 1)
+			if !errors.Is(err, ErrOpen) || !strings.Contains(err.Error(), errDisk.Error()) {
+				t.Fatalf("write while open: got %v, want ErrOpen with the reason", err)
+			}
+		}
+		if p, q, _ := f.asked(); p != puts || q != probes {
+			t.Errorf("while open the store was asked for %d writes and %d probes, want none", p-puts, q-probes)
+		}
+		got := b.State()
+		want := State{Phase: Open, Since: got.Since, Failures: 3, Trips: 1, NextProbe: got.Since.Add(DefaultPause), Reason: errDisk.Error()}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("state: got %+v, want %+v", got, want)
+		}
+	})
+}
+
+func TestPausesDouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		b := newBreaker(t, f, Options{})
+		trip(t, b, f)
+		f.mu.probes = nil
+		began := time.Now()
+		stop := start(t, b)
+		time.Sleep(time.Hour)
+		want := []time.Duration{30, 90, 210, 450, 930, 1530, 2130, 2730, 3330}
+		got := f.probedAt(began)
+		for i := range want {
+			want[i] *= time.Second
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("probes at %v, want %v", got, want)
+		}
+		stop()
+	})
+}
+
+// A disk on which probes work and writes do not must not get a fresh start every 30 s.
+func TestPauseIsSetBackByAWriteOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		b := newBreaker(t, f, Options{})
+		stop := start(t, b)
+		for i, want := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute} {
+			trip(t, b, f)
+			s := b.State()
+			if got := s.NextProbe.Sub(s.Since); got != want {
+				t.Errorf("trip %d: pause %s, want %s", i+1, got, want)
+			}
+			f.setDown(nil)
+			time.Sleep(want + time.Second)
+			wantPhase(t, b, "after the probe", Closed)
+		}
+		if err := put(b, session(1), 1); err != nil {
+			t.Fatal(err)
+		}
+		trip(t, b, f)
+		if s := b.State(); s.NextProbe.Sub(s.Since) != DefaultPause || s.Trips != 4 {
+			t.Errorf("after a write that worked: got %+v, want trip 4 with a pause of %s", s, DefaultPause)
+		}
+		stop()
+	})
+}
+
+func TestC07OpenRecovers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		b := newBreaker(t, f, Options{})
+		stop := start(t, b)
+		f.setDown(errDisk)
+		for n := range uint64(5) {
+			_ = put(b, session(1), n) // three reach the disk, two are refused
+		}
+		if ch := <-b.Changes(); !ch.Open || ch.Reason != errDisk.Error() || ch.Trips != 1 {
+			t.Errorf("change: got %+v, want opened", ch)
+		}
+		opened := time.Now()
+		f.setDown(nil)
+		ch := <-b.Changes()
+		if ch.Open || !ch.Since.Equal(opened) || ch.Reason != errDisk.Error() || ch.At.Sub(opened).Round(time.Second) != DefaultPause {
+			t.Errorf("change: got %+v, want closed %s after %s", ch, DefaultPause, opened)
+		}
+		if err := put(b, session(1), 9); err != nil {
+			t.Errorf("write after the breaker closed: %v", err)
+		}
+		if s := b.State(); s.Phase != Closed || s.Failures != 0 || s.Reason != "" || s.Trips != 1 || !s.NextProbe.IsZero() {
+			t.Errorf("state: got %+v, want closed, no failures, one trip", s)
+		}
+		stop()
+	})
+}
+
+// Times that hold something shut carry a monotonic reading, and of two differences the larger counts.
+func TestC07ClockSetBack(t *testing.T) {
+	now := time.Now()
+	c := newCore(3, 30*time.Second, 10*time.Minute, false, now)
+	c.failed("x")
+	c.trip(now)
+	c.sessionFailed("a", "x", now)
+	c.sessionFailed("a", "x", now)
+	c.sessionFailed("a", "x", now)
+	for name, from := range map[string]time.Time{"probe": c.probe.from, "session": c.sessions["a"].retry.from} {
+		if !strings.Contains(from.String(), " m=") {
+			t.Errorf("%s: waits from %s, which has no monotonic reading", name, from)
+		}
+	}
+	// The machine slept: the wall clock says an hour.
+	if got, want := elapsed(now.Round(0).Add(-time.Hour), now), time.Hour; got != want {
+		t.Errorf("elapsed: got %s, want %s", got, want)
+	}
+	if wait, ok := c.next(now.Round(0).Add(time.Hour)); !ok || wait != 0 {
+		t.Errorf("after an hour of sleep the probe is %s away (%v), want due", wait, ok)
+	}
+	// A timer from the past by wall, fresh by the monotonic clock, is over: max of both.
+	if got := (timer{from: now, wait: time.Minute}).left(now.Add(time.Minute)); got != 0 {
+		t.Errorf("left: got %s, want 0", got)
+	}
+}
+
+func TestC08StateInsideOfChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		var b *Breaker
+		var logged atomic.Int32
+		log := hooked(func(string) {
+			if b != nil {
+				_ = b.State() // would hang if a lock were held
+			}
+			logged.Add(1)
+		})
+		b = newBreaker(t, f, Options{Log: log})
+		stop := start(t, b)
+		reader, quit := make(chan []Phase), make(chan struct{})
+		go func() {
+			var seen []Phase
+			for {
+				select {
+				case <-b.Changes():
+					seen = append(seen, b.State().Phase)
+				case <-quit:
+					reader <- seen
+					return
+				}
+			}
+		}()
+		var writers sync.WaitGroup
+		for i := range 4 {
+			writers.Go(func() {
+				for n := range uint64(200) {
+					_ = put(b, session(i), n) // fails or not, as the disk is now
+					time.Sleep(time.Second)
+				}
+			})
+		}
+		for range 3 {
+			f.setDown(errDisk)
+			time.Sleep(20 * time.Second)
+			f.setDown(nil)
+			time.Sleep(50 * time.Second)
+		}
+		writers.Wait()
+		close(quit)
+		if seen := <-reader; len(seen) != 6 {
+			t.Errorf("changes: got %v, want open and closed three times", seen)
+		}
+		if logged.Load() < 6 {
+			t.Errorf("%d lines logged, want one for each change", logged.Load())
+		}
+		wantPhase(t, b, "in the end", Closed)
+		stop()
+	})
+}
+
+func TestC09ParallelWritesInHalfOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		b := newBreaker(t, f, Options{})
+		trip(t, b, f)
+		puts, probes, _ := f.asked()
+		f.setDown(nil)
+		f.hold = make(chan struct{})
+		stop := start(t, b)
+		time.Sleep(DefaultPause + time.Second)
+		wantPhase(t, b, "while the probe is under way", HalfOpen)
+		var deferred atomic.Int32
+		var writers sync.WaitGroup
+		owed := make(chan int, 20)
+		for i := range 20 {
+			writers.Go(func() {
+				if err := put(b, session(i), 1); errors.Is(err, ErrOpen) {
+					deferred.Add(1)
+					owed <- i
+				}
+			})
+		}
+		writers.Wait()
+		if p, q, _ := f.asked(); p != puts || q != probes+1 || deferred.Load() != 20 {
+			t.Errorf("got %d writes, %d probes, %d deferred; want 0, 1, 20", p-puts, q-probes, deferred.Load())
+		}
+		close(f.hold)
+		synctest.Wait()
+		wantPhase(t, b, "after the probe", Closed)
+		close(owed)
+		for i := range owed {
+			if err := put(b, session(i), 1); err != nil {
+				t.Errorf("owed write: %v", err)
+			}
+		}
+		if _, _, saved := f.asked(); saved != 20 {
+			t.Errorf("%d saved in the end, want 20", saved)
+		}
+		stop()
+	})
+}
+
+// A write that was let in while the breaker was closed and comes to gobreaker after it opened is no probe.
+func TestLateWriteIsNoProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		b := newBreaker(t, f, Options{})
+		for range DefaultFailures { // as other writes would, which have not booked it yet
+			_, _ = b.cb.Execute(func() (struct{}, error) { return struct{}{}, &verdict{byStore, errDisk} })
+		}
+		time.Sleep(time.Second) // gobreaker would turn half-open now
+		if err := put(b, session(1), 1); !errors.Is(err, ErrOpen) {
+			t.Errorf("got %v, want ErrOpen", err)
+		}
+		if puts, _, _ := f.asked(); puts != 0 {
+			t.Errorf("the store was asked for %d writes, want none", puts)
+		}
+		wantPhase(t, b, "after the late write", Open)
+		stop := start(t, b)
+		time.Sleep(DefaultPause + time.Second)
+		wantPhase(t, b, "after the probe", Closed)
+		stop()
+	})
+}
+
+func TestC13OneBadSessionAmongAHundred(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		var messages atomic.Int32
+		b := newBreaker(t, f, Options{Log: hooked(func(msg string) {
+			if strings.Contains(msg, "set aside") {
+				messages.Add(1)
+			}
+		})})
+		bad := errors.New("name too long")
+		f.setBroken(session(50), bad)
+		done, aside := 0, 0
+		for round := range uint64(6) {
+			done, aside = 0, 0
+			for i := range 100 {
+				switch err := put(b, session(i), round+1); {
+				case err == nil:
+					done++
+				case errors.Is(err, ErrAside):
+					aside++
+				case !errors.Is(err, bad) || !errors.Is(err, ErrSession):
+					t.Errorf("got %v, want the session's own error", err)
+				}
+			}
+		}
+		if done != 99 || aside != 1 || messages.Load() != 1 {
+			t.Errorf("got %d done, %d aside, %d messages; want 99, 1, 1", done, aside, messages.Load())
+		}
+		wantPhase(t, b, "with one bad session", Closed)
+		s := b.State()
+		if len(s.Aside) != 1 || s.Aside[0].Session != session(50).Dir() || s.Aside[0].Failures != 3 || !strings.Contains(s.Aside[0].Reason, bad.Error()) {
+			t.Errorf("aside: got %+v, want session 50 after 3 failures with its reason", s.Aside)
+		}
+	})
+}
+
+func TestC14SessionHealsAndHurtsNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		b := newBreaker(t, f, Options{})
+		a, other := session(1), session(2)
+		f.setBroken(a, errDisk)
+		for n := range uint64(3) {
+			if err := put(b, a, n); !errors.Is(err, ErrSession) {
+				t.Fatalf("got %v, want ErrSession", err)
+			}
+		}
+		tries := func(d time.Duration) (asked int) {
+			before, _, _ := f.asked()
+			for range int(d / time.Second) {
+				_ = put(b, a, 7)
+				time.Sleep(time.Second)
+			}
+			after, _, _ := f.asked()
+			return after - before
+		}
+		if got := tries(10 * time.Minute); got != 4 { // 30 s, 1 min, 2 min, 4 min: at 30, 90, 210, 450 s
+			t.Errorf("in 10 minutes the session was tried %d times, want 4", got)
+		}
+		if err := put(b, other, 1); err != nil {
+			t.Errorf("the other session: %v", err)
+		}
+		wantPhase(t, b, "with a session aside", Closed)
+		f.setBroken(a, nil)
+		time.Sleep(DefaultMaxPause)
+		if err := put(b, a, 7); err != nil {
+			t.Errorf("the session after it healed: %v", err)
+		}
+		if s := b.State(); len(s.Aside) != 0 {
+			t.Errorf("aside: got %+v, want none", s.Aside)
+		}
+	})
+}
+
+func TestNoFailure(t *testing.T) {
+	for _, err := range []error{checkpoint.ErrExists, checkpoint.ErrNotFound, checkpoint.ErrDamaged, fs.ErrInvalid, context.Canceled} {
+		t.Run(err.Error(), func(t *testing.T) {
+			f := newFake()
+			b := newBreaker(t, f, Options{})
+			ctx, cancel := context.WithCancel(t.Context())
+			if errors.Is(err, context.Canceled) {
+				cancel()
+			}
+			defer cancel()
+			f.setBroken(session(1), fmt.Errorf("put: %w", err))
+			for range 10 {
+				got := b.Put(ctx, session(1), checkpoint.Meta{Number: 1, Level: checkpoint.Full}, nil)
+				if !errors.Is(got, err) || errors.Is(got, ErrSession) {
+					t.Fatalf("got %v, want the store's own %v", got, err)
+				}
+			}
+			puts, probes, _ := f.asked()
+			if s := b.State(); s.Phase != Closed || s.Failures != 0 || len(s.Aside) != 0 || puts != 10 || probes != 0 {
+				t.Errorf("got %+v after %d writes and %d probes, want no failure and no probe", s, puts, probes)
+			}
+		})
+	}
+}
+
+// A write whose own time was over proves nothing against a store that works.
+func TestWritersDeadlineIsNotTheStores(t *testing.T) {
+	f := newFake()
+	b := newBreaker(t, f, Options{})
+	ctx, cancel := context.WithTimeout(t.Context(), -time.Second)
+	defer cancel()
+	for i := range 5 {
+		err := b.Put(ctx, session(i), checkpoint.Meta{Number: 1, Level: checkpoint.Full}, nil)
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrSession) {
+			t.Errorf("got %v, want the session's own deadline", err)
+		}
+	}
+	wantPhase(t, b, "after five late writes", Closed)
+}
+
+func TestFaultsOfSessionsAreBounded(t *testing.T) {
+	now := time.Now()
+	c := newCore(3, time.Second, time.Minute, false, now)
+	for i := range maxFaults + 50 {
+		c.sessionFailed(fmt.Sprint(i), "x", now.Add(time.Duration(i)))
+	}
+	if _, ok := c.sessions[fmt.Sprint(maxFaults+49)]; len(c.sessions) != maxFaults || !ok {
+		t.Errorf("%d sessions kept, newest kept: %v; want %d with the newest", len(c.sessions), ok, maxFaults)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	tests := []struct {
+		name string
+		opt  Options
+		want string
+	}{
+		{"zero", Options{}, ""},
+		{"long first pause", Options{Pause: time.Hour}, ""},
+		{"negative failures", Options{Failures: -1}, "may be negative"},
+		{"negative pause", Options{Pause: -1}, "may be negative"},
+		{"pauses crossed", Options{Pause: time.Hour, MaxPause: time.Minute}, "shorter than the first"},
+		{"no file", Options{FS: vfs.OS{}}, "no name for the state file"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := New(newFake(), tt.opt)
+			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,98 @@
+package breaker
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"belay/internal/vfs"
+)
+
+// record is the form on disk: what a restart must know.
+type record struct {
+	Version      int       `json:"v"`
+	Open         bool      `json:"open"`
+	Since        time.Time `json:"since"`
+	Trips        int       `json:"trips"`
+	Reason       string    `json:"reason,omitempty"`
+	NextProbe    time.Time `json:"next_probe,omitzero"` // for people: a restart probes at once
+	PauseSeconds int64     `json:"pause_s"`             // the pause after that
+}
+
+const (
+	recordVersion = 1
+	maxRecord     = 64 << 10
+	maxReason     = 500 // bytes
+)
+
+func (c *core) record() record {
+	r := record{
+		Version: recordVersion, Open: c.open, Since: c.since.UTC().Truncate(time.Millisecond), Trips: c.trips,
+		Reason: c.reason, PauseSeconds: int64(c.pause / time.Second),
+	}
+	if c.open {
+		r.NextProbe = c.probe.at().UTC().Truncate(time.Millisecond)
+	}
+	return r
+}
+
+func decodeRecord(data []byte) (record, error) {
+	var r record
+	if err := json.Unmarshal(data, &r); err != nil {
+		return record{}, err
+	}
+	if r.Version != recordVersion {
+		return record{}, fmt.Errorf("version %d is not %d", r.Version, recordVersion)
+	}
+	if limit := int64(time.Duration(1<<63-1) / time.Second); r.PauseSeconds < 0 || r.PauseSeconds > limit {
+		return record{}, fmt.Errorf("a pause of %d s", r.PauseSeconds)
+	}
+	r.Reason = cut(r.Reason)
+	return r, nil
+}
+
+func cut(reason string) string {
+	if len(reason) > maxReason {
+		reason = reason[:maxReason] + "..."
+	}
+	return strings.ToValidUTF8(reason, "\uFFFD")
+}
+
+// load reads what the last run stored. The file is a help and not a condition: without it the breaker starts closed, and
+// three writes tell.
+func load(fsys vfs.FS, name string, log *zap.Logger) record {
+	none := record{}
+	if fsys == nil {
+		return none
+	}
+	data, err := vfs.ReadFile(fsys, name, maxRecord)
+	if errors.Is(err, fs.ErrNotExist) {
+		return none
+	}
+	var r record
+	if err == nil {
+		r, err = decodeRecord(data)
+	}
+	if err != nil {
+		log.Warn("stored state of the breaker is not readable: it starts closed", zap.String("file", name), zap.Error(err))
+		return none
+	}
+	return r
+}
+
+// save stores r and says whether it is stored. That its disk may be the failing one is expected: no error.
+func save(fsys vfs.FS, name string, r record, log *zap.Logger) bool {
+	data, err := json.Marshal(r)
+	if err == nil {
+		err = vfs.Replace(fsys, name, append(data, '\n'))
+	}
+	if err != nil {
+		log.Debug("state of the breaker is not stored", zap.Error(err))
+	}
+	return err == nil
+}

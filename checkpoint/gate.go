@@ -1,0 +1,198 @@
+package checkpoint
+
+import (
+	"fmt"
+	"time"
+)
+
+// Gates are the numbers of design section 5.
+type Gates struct {
+	SparseTime   time.Duration // since the last SPARSE
+	SparseRounds int           // rounds since the last SPARSE
+	FullTime     time.Duration // since the last FULL
+	ForcedTime   time.Duration // since the last forced FULL of the session
+}
+
+// DefaultGates are the design's numbers.
+func DefaultGates() Gates {
+	return Gates{SparseTime: 5 * time.Minute, SparseRounds: 5, FullTime: 5 * time.Minute, ForcedTime: time.Second}
+}
+
+// Code says in one word how a decision came about.
+type Code string
+
+const (
+	CodeDegraded   Code = "degraded"
+	CodeNothingNew Code = "nothing_new"
+	CodeTimeGate   Code = "time_gate"
+	CodeRoundGate  Code = "round_gate"
+	CodeForcedGate Code = "forced_gate"
+	CodeInProgress Code = "in_progress"
+	CodePassed     Code = "passed"
+	CodeNoTrigger  Code = "no_trigger"
+)
+
+// Decision is a gate's answer to a trigger.
+type Decision struct {
+	Take  bool
+	Level Level
+	Cause Cause
+	Code  Code
+	Text  string    // the reason, for people
+	Owed  bool      // refused for now only: it is taken once when the gate opens
+	Opens time.Time // when, where the gate is one of time
+	Both  bool      // a FULL that stands for the SPARSE too: both stamps move
+
+	owedSparse bool // a refused FULL whose event owes a SPARSE too
+}
+
+// Condition is what the gates need to know beside the state.
+type Condition struct {
+	Degraded bool // the store's breaker is open
+	Busy     bool // a checkpoint of this session is being written
+}
+
+// Elapsed is the time since then: the larger of the monotonic and the wall difference, so that a clock jump or a sleep may
+// open a gate early and never holds it shut. A stamp that lies in the future (its clock was wrong) counts as long ago.
+func Elapsed(since, now time.Time) time.Duration {
+	const longAgo = 1<<63 - 1
+	if since.IsZero() {
+		return longAgo
+	}
+	wall := now.Round(0).Sub(since.Round(0))
+	mono := now.Sub(since) // wall again when one of them has no monotonic reading
+	if wall < 0 && mono <= 0 {
+		return longAgo
+	}
+	return max(wall, mono)
+}
+
+// Decide answers the triggers of one event: a round (CauseRound), what asks for a FULL (any other cause), or both. The
+// order is that of the design: breaker, nothing new, time, rounds.
+func (g Gates) Decide(s *State, full Cause, round bool, cond Condition, now time.Time) Decision {
+	var refused Decision
+	if full != "" {
+		d := g.full(s, full, cond, now)
+		if d.Take {
+			d.Both = round && g.sparse(s, cond, now).Take
+			return d
+		}
+		refused = d
+	}
+	if round {
+		d := g.sparse(s, cond, now)
+		if d.Take || refused.Code == "" {
+			return d
+		}
+		refused.owedSparse = d.Owed
+	}
+	if refused.Code == "" {
+		return Decision{Code: CodeNoTrigger, Text: "no trigger"}
+	}
+	return refused
+}
+
+func (g Gates) full(s *State, cause Cause, cond Condition, now time.Time) Decision {
+	d := Decision{Level: Full, Cause: cause}
+	switch {
+	case cond.Degraded:
+		return d.refuse(CodeDegraded, "degraded", time.Time{}, s.News > newsOf(s.LastFull))
+	case s.News <= newsOf(s.LastFull):
+		return d.refuse(CodeNothingNew, "nothing new", time.Time{}, false)
+	case cond.Busy:
+		return d.refuse(CodeInProgress, "a checkpoint is being written", time.Time{}, true)
+	case cause.Forced():
+		if left := g.ForcedTime - Elapsed(s.LastForced, now); left > 0 {
+			return d.refuse(CodeForcedGate, "forced gate: "+leftText(left)+" left", now.Add(left), true)
+		}
+		return d.pass("forced: " + string(cause))
+	}
+	if left := g.FullTime - Elapsed(takenAt(s.LastFull), now); left > 0 {
+		return d.refuse(CodeTimeGate, "time gate: "+leftText(left)+" left", now.Add(left), true)
+	}
+	switch cause {
+	case CauseChain:
+		return d.pass("tool chain ended")
+	case CauseHeartbeat:
+		return d.pass("heartbeat")
+	}
+	return d.pass("all gates passed")
+}
+
+func (g Gates) sparse(s *State, cond Condition, now time.Time) Decision {
+	d := Decision{Level: Sparse, Cause: CauseRound}
+	rounds := s.SinceSparse >= g.SparseRounds
+	left := g.SparseTime - Elapsed(takenAt(s.LastSparse), now)
+	switch {
+	case cond.Degraded:
+		return d.refuse(CodeDegraded, "degraded", time.Time{}, rounds && left <= 0)
+	case s.News <= max(newsOf(s.LastFull), newsOf(s.LastSparse)):
+		return d.refuse(CodeNothingNew, "nothing new", time.Time{}, false)
+	case cond.Busy:
+		return d.refuse(CodeInProgress, "a checkpoint is being written", time.Time{}, rounds)
+	case left > 0:
+		return d.refuse(CodeTimeGate, "time gate: "+leftText(left)+" left", now.Add(left), rounds)
+	case !rounds:
+		return d.refuse(CodeRoundGate, fmt.Sprintf("round gate: %d of %d", s.SinceSparse, g.SparseRounds), time.Time{}, false)
+	}
+	return d.pass("all gates passed")
+}
+
+// Owe remembers a refusal that time alone caused, so that it is taken once when its gate opens, and forgets what is owed
+// when there is nothing new to take.
+func (s *State) Owe(d Decision) {
+	switch {
+	case d.Take:
+		return
+	case d.Code == CodeNothingNew && d.Level == Full:
+		s.OwedFull, s.OwedSparse = "", false // a SPARSE would hold nothing new either
+		return
+	case d.Code == CodeNothingNew:
+		s.OwedSparse = false
+		return
+	}
+	if d.Owed && d.Level == Full && (s.OwedFull == "" || d.Cause.Forced()) {
+		s.OwedFull = d.Cause
+	}
+	if d.Owed && d.Level == Sparse || d.owedSparse {
+		s.OwedSparse = true
+	}
+}
+
+// DecideOwed answers for what is owed: a FULL first, which stands for an owed SPARSE too. Opens is when to ask again; zero
+// when nothing is owed or only an event can change the answer.
+func (g Gates) DecideOwed(s *State, cond Condition, now time.Time) Decision {
+	if s.OwedFull == "" && !s.OwedSparse {
+		return Decision{Code: CodeNoTrigger, Text: "nothing owed"}
+	}
+	return g.Decide(s, s.OwedFull, s.OwedSparse, cond, now)
+}
+
+func (d Decision) refuse(code Code, text string, opens time.Time, owed bool) Decision {
+	d.Code, d.Text, d.Opens, d.Owed = code, text, opens, owed
+	return d
+}
+
+func (d Decision) pass(text string) Decision {
+	d.Take, d.Code, d.Text = true, CodePassed, text
+	return d
+}
+
+func newsOf(t *Taken) uint64 {
+	if t == nil {
+		return 0
+	}
+	return t.News
+}
+
+func takenAt(t *Taken) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.At
+}
+
+// leftText is a duration for people: 2m10s, 45s, 1s at least.
+func leftText(d time.Duration) string {
+	return max(d.Round(time.Second), time.Second).String()
+}

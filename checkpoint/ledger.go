@@ -1,0 +1,328 @@
+package checkpoint
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// CallState is where a tool call stands.
+type CallState string
+
+const (
+	CallOpen   CallState = "open"
+	CallDone   CallState = "done"
+	CallFailed CallState = "failed"
+	CallDoubt  CallState = "in doubt" // the agent died while it was open, or made its result up
+)
+
+// Call is one row of the ledger.
+type Call struct {
+	ID         string    `json:"id"`
+	Name       string    `json:"name,omitempty"`
+	Digest     string    `json:"digest,omitempty"` // one line of its arguments
+	State      CallState `json:"state"`
+	At         time.Time `json:"at"`
+	EndedAt    time.Time `json:"ended_at,omitzero"`
+	Turn       int       `json:"turn,omitempty"`
+	Num        uint64    `json:"num,omitempty"`     // the message that it follows
+	Started    bool      `json:"started,omitempty"` // a hook saw it start
+	Asked      bool      `json:"asked,omitempty"`   // the transcript holds it
+	Mutates    bool      `json:"mutates,omitempty"` // it may change something
+	Background bool      `json:"background,omitempty"`
+	Bare       bool      `json:"bare,omitempty"`
+	Death      int       `json:"death,omitempty"` // in doubt since this death
+	Told       bool      `json:"told,omitempty"`  // a brief named it
+	Procs      []Proc    `json:"procs,omitempty"` // the agent's descendants while it was open
+}
+
+// NotSeenToStart says that the model asked for the call and nobody saw it start, although starts are seen in this session.
+func (c Call) NotSeenToStart(s *State) bool { return c.Asked && !c.Started && s.StartsSeen }
+
+func (s *State) call(id string) *Call {
+	for i := len(s.Calls) - 1; i >= 0 && id != ""; i-- {
+		if s.Calls[i].ID == id {
+			return &s.Calls[i]
+		}
+	}
+	return nil
+}
+
+// openCalls counts the calls that are open; those in the background only when asked for.
+func (s *State) openCalls(background bool) int {
+	n := 0
+	for _, c := range s.Calls {
+		if c.State == CallOpen && (background || !c.Background) {
+			n++
+		}
+	}
+	return n
+}
+
+// InDoubt gives the calls whose outcome is unknown, oldest first: those of the last death (all of them, told or not), and
+// those that are open now.
+func (s *State) InDoubt() []Call {
+	var list []Call
+	for _, c := range s.Calls {
+		if c.State == CallOpen || c.State == CallDoubt && c.Death == s.Deaths {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+func (s *State) hasEnded(id string) bool {
+	h := Hash(id)
+	for _, e := range s.EndedIDs {
+		if e == h {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *State) toolStart(e Event) {
+	s.StartsSeen = true
+	id := e.Call
+	if id == "" {
+		s.Anonymous++
+		id = fmt.Sprintf("call-%d", s.Anonymous)
+	}
+	if s.hasEnded(id) {
+		return
+	}
+	c := s.call(id)
+	if c == nil {
+		c = s.newCall(Call{ID: id, At: e.At, Bare: e.Bare})
+	} else if !c.Started && c.State == CallDoubt && c.Death == 0 {
+		c.State = CallOpen
+	}
+	c.Started = true
+	c.describe(e.Name, e.Input)
+	s.touch(c, e.Input)
+	if !c.Background {
+		s.Chain = true
+	}
+}
+
+func (s *State) toolEnd(e Event) Effect {
+	c := s.call(e.Call)
+	if e.Call == "" { // the newest anonymous call
+		for i := len(s.Calls) - 1; i >= 0 && c == nil; i-- {
+			if s.Calls[i].State == CallOpen && strings.HasPrefix(s.Calls[i].ID, "call-") {
+				c = &s.Calls[i]
+			}
+		}
+	}
+	switch {
+	case c == nil && e.Call == "" && e.Bare:
+		return Effect{} // an end without any start
+	case c == nil && s.hasEnded(e.Call):
+		return Effect{}
+	case c == nil:
+		if e.Call == "" {
+			s.Anonymous++
+			e.Call = fmt.Sprintf("call-%d", s.Anonymous)
+		}
+		c = s.newCall(Call{ID: e.Call, At: e.At, Started: true})
+		s.Chain = s.Chain || len(s.Turns) > 0 && !s.Turns[len(s.Turns)-1].Ended
+	}
+	c.describe(e.Name, e.Input)
+	s.touch(c, e.Input)
+	bare := c.Bare || e.Bare
+	if e.Background {
+		c.Background = true
+		s.News++
+	} else {
+		s.finish(c, e.Failed, e.At)
+	}
+	if bare && s.Chain && s.openCalls(false) == 0 {
+		s.Chain = false
+		return Effect{ChainEnd: true}
+	}
+	return Effect{}
+}
+
+// finish ends a call; an outcome that is known never changes again.
+func (s *State) finish(c *Call, failed bool, at time.Time) {
+	if c.State != CallOpen && c.State != CallDoubt {
+		return
+	}
+	c.State = CallDone
+	if failed {
+		c.State = CallFailed
+	}
+	c.EndedAt, c.Procs, c.Death = at, nil, 0
+	s.EndedIDs = keepNewest(append(s.EndedIDs, Hash(c.ID)), maxEndedIDs)
+	s.News++
+	s.pruneCalls()
+}
+
+func (s *State) newCall(c Call) *Call {
+	c.State, c.Turn, c.Num = CallOpen, s.TurnSeq, s.MsgSeq
+	s.Calls = append(s.Calls, c)
+	s.News++
+	s.pruneCalls()
+	return &s.Calls[len(s.Calls)-1]
+}
+
+// pruneCalls keeps every open call up to a bound, and the newest ended ones.
+func (s *State) pruneCalls() {
+	open, ended := 0, 0
+	drop := make([]bool, len(s.Calls))
+	any := false
+	for i := len(s.Calls) - 1; i >= 0; i-- {
+		if s.Calls[i].State == CallOpen || s.Calls[i].State == CallDoubt && s.Calls[i].Death == s.Deaths {
+			open++
+			drop[i] = open > maxOpen
+		} else {
+			ended++
+			drop[i] = ended > maxEnded
+		}
+		any = any || drop[i]
+	}
+	if !any {
+		return
+	}
+	kept := make([]Call, 0, len(s.Calls))
+	for i, c := range s.Calls {
+		if !drop[i] {
+			kept = append(kept, c)
+		}
+	}
+	s.Calls = kept
+}
+
+// describe fills in what is known of a call's arguments.
+func (c *Call) describe(name, input string) {
+	news := c.Name == "" && name != "" || c.Digest == "" && input != ""
+	if c.Name == "" {
+		c.Name = name
+	}
+	if c.Digest == "" && input != "" {
+		c.Digest = Digest(input)
+	}
+	if news {
+		c.Mutates = mutates(c.Name, input)
+	}
+}
+
+// touch keeps the files that calls change.
+func (s *State) touch(c *Call, input string) {
+	if !c.Mutates || input == "" {
+		return
+	}
+	var args struct {
+		FilePath  string `json:"file_path"`
+		FilePath2 string `json:"filePath"`
+		Path      string `json:"path"`
+		Notebook  string `json:"notebook_path"`
+	}
+	if json.Unmarshal([]byte(input), &args) != nil {
+		return // cut or no object: the digest still tells
+	}
+	for _, p := range []string{args.FilePath, args.FilePath2, args.Path, args.Notebook} {
+		if p == "" || len(p) > 512 {
+			continue
+		}
+		for i, f := range s.Files {
+			if f == p {
+				s.Files = append(s.Files[:i], s.Files[i+1:]...)
+				break
+			}
+		}
+		s.Files = keepNewest(append(s.Files, p), maxFiles)
+		return
+	}
+}
+
+const digestBytes = 240
+
+// telling names the arguments that say most, in this order.
+var telling = []string{"command", "cmd", "script", "file_path", "filePath", "notebook_path", "path", "pattern", "query", "url", "description", "prompt", "name"}
+
+// Digest is one bounded line of a call's arguments (a JSON text, perhaps cut).
+func Digest(input string) string {
+	var args map[string]json.RawMessage
+	if json.Unmarshal([]byte(input), &args) == nil {
+		for _, k := range telling {
+			var v string
+			raw, ok := args[k]
+			if ok && json.Unmarshal(raw, &v) == nil && v != "" {
+				return oneLine(v)
+			}
+			var words []string
+			if ok && json.Unmarshal(raw, &words) == nil && len(words) > 0 {
+				return oneLine(strings.Join(words, " "))
+			}
+		}
+		if len(args) == 0 {
+			return ""
+		}
+	}
+	var b bytes.Buffer
+	if json.Compact(&b, []byte(input)) == nil {
+		return oneLine(b.String())
+	}
+	return oneLine(input)
+}
+
+func oneLine(s string) string {
+	s = strings.Join(strings.Fields(headBytes(s, 8*digestBytes)), " ")
+	s, _ = Shorten(s, digestBytes)
+	return s
+}
+
+// readers are the tools of all agents that change nothing; a tool that is not known may change something.
+var readers = map[string]bool{
+	"read": true, "grep": true, "glob": true, "ls": true, "find": true, "webfetch": true, "websearch": true, "web_fetch": true, "web_search": true,
+	"read_file": true, "read_many_files": true, "list_directory": true, "list": true, "search_file_content": true, "google_web_search": true, "notebookread": true,
+	"todoread": true, "toolsearch": true, "view": true, "view_image": true, "codesearch": true, "memory_search": true, "memory_get": true, "sessions_list": true,
+	"sessions_history": true, "session_status": true, "image": true,
+}
+
+// lookers are shell commands that only read.
+var lookers = map[string]bool{
+	"ls": true, "cat": true, "head": true, "tail": true, "grep": true, "rg": true, "wc": true, "pwd": true, "which": true, "stat": true, "file": true, "du": true,
+	"df": true, "ps": true, "date": true, "whoami": true, "uname": true, "tree": true, "less": true, "diff": true, "cmp": true, "sleep": true, "true": true,
+}
+
+var gitLookers = map[string]bool{"status": true, "log": true, "diff": true, "show": true, "blame": true, "rev-parse": true, "ls-files": true, "describe": true}
+
+// mutates says whether a call may change something. Wrong in doubt is "yes".
+func mutates(name, input string) bool {
+	n := strings.ToLower(name)
+	if readers[n] {
+		return false
+	}
+	switch n {
+	case "bash", "shell", "exec", "run_shell_command", "exec_command", "local_shell", "sh":
+	default:
+		return true
+	}
+	var args struct {
+		Command string `json:"command"`
+		Cmd     string `json:"cmd"`
+	}
+	if json.Unmarshal([]byte(input), &args) != nil {
+		return true
+	}
+	return !looksOnly(args.Command + args.Cmd)
+}
+
+// looksOnly knows the plainest commands alone: one word that only reads, no redirection, no second command.
+func looksOnly(command string) bool {
+	if strings.ContainsAny(command, ">;&|`$\n(") {
+		return false
+	}
+	words := strings.Fields(command)
+	if len(words) == 0 {
+		return false
+	}
+	if words[0] == "git" && len(words) > 1 {
+		return gitLookers[words[1]]
+	}
+	return lookers[words[0]]
+}

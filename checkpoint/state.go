@@ -1,0 +1,471 @@
+// Package checkpoint is the heart of belay: what a session's state is (a pure fold over events), when a checkpoint of it is
+// due (the gates), what a checkpoint holds and how it is written down, and the contract of the stores that keep it.
+//
+// Nothing here reads a clock, a disk or a socket; the same events give the same state, in the daemon, after a restart and
+// in `belay recover` without a daemon.
+package checkpoint
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"strings"
+	"time"
+)
+
+// StateFormat is the version of State's JSON form. A newer one is refused, an older one is read.
+const StateFormat = 1
+
+// Bounds of a state. They hold whatever the agent does.
+const (
+	maxTurns                      = 32
+	maxDoubles                    = 64
+	keepUsers                     = 20 // newest user messages, each up to keepUserBytes
+	keepReplies                   = 40 // newest assistant messages, each up to keepReplyBytes
+	keepWhole                     = 2  // newest of each role that keep up to CutText bytes
+	maxNotes                      = 50
+	maxOpen                       = 256
+	maxEnded                      = 50
+	maxEndedIDs                   = 512
+	maxFiles                      = 100
+	maxChildren                   = 64
+	keepUserBytes, keepReplyBytes = 4 << 10, 2 << 10
+)
+
+// DoubleWindow is how long an equal hook payload counts as the same event.
+const DoubleWindow = 10 * time.Second
+
+// State is all that belay knows of one session. Times are the daemon's receive times unless a field says otherwise.
+type State struct {
+	Format int    `json:"format"`
+	Key    Key    `json:"key"`
+	Seq    uint64 `json:"seq"` // last journal number folded in
+
+	Parent    string    `json:"parent,omitempty"` // a child's parent session id
+	Workspace string    `json:"workspace,omitempty"`
+	Title     string    `json:"title,omitempty"`
+	Part      int       `json:"part,omitempty"` // grows with each clear
+	Began     time.Time `json:"began,omitzero"`
+	LastEvent time.Time `json:"last_event,omitzero"`
+	LastHook  time.Time `json:"last_hook,omitzero"`
+	LastFile  time.Time `json:"last_file,omitzero"` // when the transcript last gave something
+	Source    string    `json:"source,omitempty"`   // of the last start
+	Model     string    `json:"model,omitempty"`
+	Mode      string    `json:"mode,omitempty"`
+
+	Transcript string `json:"transcript,omitempty"`
+	Cursor     Cursor `json:"cursor,omitempty"`
+	Losses     Losses `json:"losses,omitzero"`
+	Skipped    int64  `json:"skipped,omitempty"` // bytes not read at first sight
+	Dropped    int    `json:"dropped,omitempty"` // events of this session that were lost
+
+	Task      string `json:"task,omitempty"`
+	TaskSet   bool   `json:"task_set,omitempty"` // by an event; else it follows the prompts
+	Decisions []Note `json:"decisions,omitempty"`
+	Notes     []Note `json:"notes,omitempty"`
+
+	Rounds      int       `json:"rounds"`                 // rounds of the session: messageCount
+	SinceSparse int       `json:"since_sparse,omitempty"` // rounds since the last SPARSE
+	Turns       []Turn    `json:"turns,omitempty"`
+	TurnSeq     int       `json:"turn_seq,omitempty"`
+	Messages    []Message `json:"messages,omitempty"`
+	MsgSeq      uint64    `json:"msg_seq,omitempty"`
+	Calls       []Call    `json:"calls,omitempty"`
+	EndedIDs    []uint64  `json:"ended_ids,omitempty"` // hashes of ended calls: they never reopen
+	StartsSeen  bool      `json:"starts_seen,omitempty"`
+	Anonymous   int       `json:"anonymous,omitempty"`
+	Chain       bool      `json:"chain,omitempty"` // pendingToolChain
+	Files       []string  `json:"files,omitempty"` // touched, newest last
+	Children    []Child   `json:"children,omitempty"`
+
+	Proc     *Proc   `json:"proc,omitempty"`
+	Live     bool    `json:"live,omitempty"`   // started and not ended
+	Ending   *Ending `json:"ending,omitempty"` // how it last ended; kept while it goes on
+	Deaths   int     `json:"deaths,omitempty"`
+	Given    *Given  `json:"given,omitempty"` // the last brief that was given
+	OwedTo   bool    `json:"owed_to,omitempty"`
+	Compacts bool    `json:"compacts,omitempty"` // a compaction hook came and its boundary did not yet
+
+	News       uint64    `json:"news"` // grows with everything that a checkpoint would show
+	LastSparse *Taken    `json:"last_sparse,omitempty"`
+	LastFull   *Taken    `json:"last_full,omitempty"`
+	LastForced time.Time `json:"last_forced,omitzero"`
+	LastNumber uint64    `json:"last_number,omitempty"`
+	MarkSeq    uint64    `json:"mark_seq,omitempty"` // MsgSeq at the last checkpoint
+	MarkAt     time.Time `json:"mark_at,omitzero"`
+	OwedFull   Cause     `json:"owed_full,omitempty"`
+	OwedSparse bool      `json:"owed_sparse,omitempty"`
+	Gap        *Gap      `json:"gap,omitempty"` // a degraded spell that no checkpoint has stated yet
+
+	Doubles []uint64  `json:"doubles,omitempty"` // hashes of the newest client event ids
+	LastSum uint64    `json:"last_sum,omitempty"`
+	SumAt   time.Time `json:"sum_at,omitzero"`
+}
+
+// Note is something the user marked.
+type Note struct {
+	At   time.Time `json:"at"`
+	Text string    `json:"text"`
+}
+
+// Child is a sub-agent of this session.
+type Child struct {
+	ID      string    `json:"id"`
+	Name    string    `json:"name,omitempty"`
+	At      time.Time `json:"at"`
+	Running bool      `json:"running,omitempty"`
+}
+
+// Ending is how a session ended.
+type Ending struct {
+	At     time.Time `json:"at"`
+	Clean  bool      `json:"clean"`
+	Reason string    `json:"reason,omitempty"`
+	InTurn bool      `json:"in_turn,omitempty"` // a prompt without its answer, or an open call
+}
+
+// Given is a brief that reached a client.
+type Given struct {
+	At        time.Time `json:"at"`
+	Marker    string    `json:"marker"`
+	Death     int       `json:"death"`
+	News      uint64    `json:"news"` // State.News then: what came later was not told
+	Confirmed bool      `json:"confirmed,omitempty"` // the marker was seen in the transcript
+}
+
+// Gap is a spell in which checkpoints could not be written.
+type Gap struct {
+	From   time.Time `json:"from"`
+	Reason string    `json:"reason,omitempty"`
+}
+
+// Effect is what one event did, as far as the gates need it.
+type Effect struct {
+	Double   bool  // it was there before: nothing changed
+	Round    bool  // a round ended
+	ChainEnd bool  // a pending tool chain ended
+	Beat     bool  // a heartbeat
+	Force    Cause // a forced FULL is due; empty when not
+}
+
+// NewState begins a session.
+func NewState(key Key) *State { return &State{Format: StateFormat, Key: key} }
+
+// Clone copies a state deeply.
+func (s *State) Clone() *State {
+	data, err := json.Marshal(s)
+	if err != nil {
+		panic(fmt.Sprintf("state of %s has no JSON form: %v", s.Key, err)) // plain data always has one
+	}
+	c := new(State)
+	if err := json.Unmarshal(data, c); err != nil {
+		panic(fmt.Sprintf("state of %s does not read its own JSON: %v", s.Key, err))
+	}
+	return c
+}
+
+// DecodeState reads the JSON form of a state.
+func DecodeState(data []byte) (*State, error) {
+	s := new(State)
+	if err := json.Unmarshal(data, s); err != nil {
+		return nil, fmt.Errorf("read state: %w", err)
+	}
+	if s.Format > StateFormat {
+		return nil, fmt.Errorf("read state: format %d is newer than this belay's %d", s.Format, StateFormat)
+	}
+	if s.Key.Agent == "" || s.Key.Session == "" {
+		return nil, fmt.Errorf("read state: no session in it")
+	}
+	return s, nil
+}
+
+// InTurn says whether the agent is at work: a prompt waits for its answer, or a call is open.
+func (s *State) InTurn() bool {
+	if n := len(s.Turns); n > 0 && !s.Turns[n-1].Ended && !s.Turns[n-1].Aside {
+		return true
+	}
+	return s.openCalls(false) > 0
+}
+
+// Apply folds one event in. It never fails: an event that makes no sense changes little or nothing.
+func (s *State) Apply(e Event) Effect {
+	if e.Seq > s.Seq {
+		s.Seq = e.Seq
+	}
+	if s.double(e) {
+		return Effect{Double: true}
+	}
+	if s.Began.IsZero() {
+		s.Began = e.At
+	}
+	if e.At.After(s.LastEvent) {
+		s.LastEvent = e.At
+	}
+	s.about(e)
+	fromHook := true
+	var f Effect
+	switch e.Kind {
+	case EventStart:
+		f = s.start(e)
+	case EventPrompt:
+		f = s.prompt(e)
+	case EventStop:
+		f = s.stop(e)
+	case EventToolStart:
+		s.toolStart(e)
+	case EventToolEnd:
+		f = s.toolEnd(e)
+	case EventCompacting:
+		s.Compacts = true
+		f.Force = CauseCompaction
+	case EventCompacted:
+	case EventChildStart, EventChildEnd:
+		s.child(e)
+	case EventEnd:
+		f = s.end(e)
+	case EventExit:
+		f = s.exit(e)
+	case EventMark:
+		f = s.mark(e)
+	case EventTask:
+		if e.Text != "" {
+			s.Task, s.TaskSet = e.Text, true
+			s.News++
+		}
+	case EventBeat:
+		f.Beat = true
+	default:
+		fromHook = false
+		f = s.own(e)
+	}
+	if fromHook && e.Kind != EventExit {
+		s.LastHook = e.At
+	}
+	return f
+}
+
+// own folds what the daemon itself reports.
+func (s *State) own(e Event) Effect {
+	switch e.Kind {
+	case EventEntries:
+		return s.entries(e)
+	case EventCheckpoint:
+		if e.Taken != nil {
+			s.taken(*e.Taken)
+		}
+	case EventGiven:
+		s.Given = &Given{At: e.At, Marker: e.Marker, Death: s.Deaths, News: s.News}
+		s.OwedTo = false
+		for i := range s.Calls {
+			if s.Calls[i].State == CallDoubt {
+				s.Calls[i].Told = true
+			}
+		}
+	case EventOwed:
+		s.OwedTo = true
+	case EventProcs:
+		if c := s.call(e.Call); c != nil && c.State == CallOpen {
+			c.Procs = e.Procs
+		}
+	case EventDropped:
+		s.Dropped += e.Count
+		s.News++
+	case EventDegraded:
+		if s.Gap == nil {
+			s.Gap = &Gap{From: e.At, Reason: e.Reason}
+		}
+	}
+	return Effect{}
+}
+
+// double says whether an event was folded in before (design section 4: same client event id; else equal bytes within the
+// window with no other event of that session between; same turn and tool ids are recognised where they are folded).
+func (s *State) double(e Event) bool {
+	if e.ID != "" {
+		h := Hash(e.ID)
+		for _, d := range s.Doubles {
+			if d == h {
+				return true
+			}
+		}
+		s.Doubles = keepNewest(append(s.Doubles, h), maxDoubles)
+	}
+	switch e.Kind {
+	case EventEntries, EventCheckpoint, EventGiven, EventOwed, EventProcs, EventDropped, EventDegraded:
+		return false // the daemon's own events neither double nor stand between
+	}
+	same := e.Sum != 0 && e.Sum == s.LastSum && e.At.Sub(s.SumAt) < DoubleWindow && s.SumAt.Sub(e.At) < DoubleWindow
+	s.LastSum, s.SumAt = e.Sum, e.At
+	return same
+}
+
+// about keeps what any event may say of its session.
+func (s *State) about(e Event) {
+	if e.Workspace != "" && s.Workspace == "" {
+		s.Workspace = e.Workspace
+	}
+	if e.Transcript != "" {
+		s.Transcript = e.Transcript
+	}
+	if e.Parent != "" {
+		s.Parent = e.Parent
+	}
+	if e.Model != "" {
+		s.Model = e.Model
+	}
+	if e.Mode != "" {
+		s.Mode = e.Mode
+	}
+	if e.Proc != nil && e.Kind != EventExit && e.Kind != EventStart {
+		s.Proc, s.Live = e.Proc, true
+	}
+}
+
+func (s *State) start(e Event) Effect {
+	var f Effect
+	sameProc := e.Proc != nil && s.Proc != nil && *e.Proc == *s.Proc
+	switch e.Source {
+	case "clear":
+		s.newPart()
+	case "compact":
+		s.Compacts = true // the boundary that follows in the file is the one of this compaction
+	default:
+		if s.Live && !sameProc && s.InTurn() {
+			s.die(e.At, "went unseen: the session started again", &f)
+		}
+	}
+	s.Source, s.Live = e.Source, true
+	if e.Proc != nil {
+		s.Proc = e.Proc
+	}
+	return f
+}
+
+// newPart forgets everything of the conversation: what was cleared is never given again.
+func (s *State) newPart() {
+	s.Part++
+	s.Title, s.Task, s.TaskSet = "", "", false
+	s.Decisions, s.Notes = nil, nil
+	s.Turns, s.Messages, s.Calls, s.Files, s.Children = nil, nil, nil, nil, nil
+	s.Chain, s.Ending, s.OwedTo, s.Gap = false, nil, false, nil
+	s.News++
+}
+
+func (s *State) end(e Event) Effect {
+	f := Effect{ChainEnd: s.Chain, Force: CauseEnd}
+	s.Chain, s.Live = false, false
+	inTurn := s.InTurn()
+	if inTurn {
+		s.die(e.At, e.Reason, &f)
+		f.Force = CauseEnd
+		return f
+	}
+	s.Ending = &Ending{At: e.At, Clean: true, Reason: e.Reason}
+	s.News++
+	return f
+}
+
+// exit folds the end of the agent's process.
+func (s *State) exit(e Event) Effect {
+	if !s.Live {
+		return Effect{} // it had said good-bye, or its death is known
+	}
+	if e.Proc != nil && s.Proc != nil && *e.Proc != *s.Proc {
+		return Effect{} // the session lives on in another process
+	}
+	var f Effect
+	s.die(e.At, e.Reason, &f)
+	return f
+}
+
+// die marks an end without a good-bye: what was open is in doubt from now on.
+func (s *State) die(at time.Time, reason string, f *Effect) {
+	f.ChainEnd = f.ChainEnd || s.Chain
+	f.Force = CauseExit
+	s.Ending = &Ending{At: at, Reason: reason, InTurn: s.InTurn()}
+	s.Deaths++
+	s.Chain, s.Live = false, false
+	for i := range s.Calls {
+		if s.Calls[i].State == CallOpen {
+			s.Calls[i].State, s.Calls[i].Death = CallDoubt, s.Deaths
+		}
+	}
+	s.News++
+}
+
+func (s *State) mark(e Event) Effect {
+	if e.Text == "" {
+		return Effect{}
+	}
+	s.News++
+	note := Note{At: e.At, Text: e.Text}
+	if !e.Decision {
+		s.Notes = keepNewest(append(s.Notes, note), maxNotes)
+		return Effect{}
+	}
+	s.Decisions = keepNewest(append(s.Decisions, note), maxNotes)
+	return Effect{Force: CauseDecision}
+}
+
+func (s *State) child(e Event) {
+	for i := range s.Children {
+		if s.Children[i].ID == e.Child {
+			s.Children[i].Running = e.Kind == EventChildStart
+			s.News++
+			return
+		}
+	}
+	if e.Kind == EventChildStart && e.Child != "" {
+		s.Children = keepNewest(append(s.Children, Child{ID: e.Child, Name: e.ChildName, At: e.At, Running: true}), maxChildren)
+		s.News++
+	}
+}
+
+// taken moves the stamps after a checkpoint reached the store, or failed to.
+func (s *State) taken(t Taken) {
+	if t.Cause.Forced() {
+		s.LastForced = t.At
+	}
+	if t.Failed != "" {
+		return
+	}
+	if t.Number > s.LastNumber {
+		s.LastNumber = t.Number
+	}
+	if t.Level == Full {
+		s.LastFull = &t
+		s.OwedFull = ""
+	}
+	if t.Level == Sparse || t.Both {
+		s.LastSparse = &t
+		s.OwedSparse = false
+		s.SinceSparse = s.Rounds - t.Rounds
+	}
+	if t.Gap {
+		s.Gap = nil
+	}
+	s.MarkSeq, s.MarkAt = t.MsgSeq, t.At
+}
+
+// Hash is the short hash that states keep of texts and ids.
+func Hash(s string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(s)) // a hash cannot fail
+	return h.Sum64()
+}
+
+// textHash compares texts across witnesses: white space at the ends does not count, nor does what a cut may have taken.
+func textHash(s string) uint64 {
+	s = strings.TrimSpace(s)
+	if len(s) > 1024 {
+		s = s[:1024]
+	}
+	return Hash(s)
+}
+
+func keepNewest[T any](list []T, most int) []T {
+	if n := len(list) - most; n > 0 {
+		return append(list[:0:0], list[n:]...)
+	}
+	return list
+}

@@ -1,0 +1,256 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"belay/internal/wire"
+)
+
+// eventID makes an event's id, so that one sent twice counts once.
+func eventID() string { return strconv.FormatInt(time.Now().UnixNano(), 36) + "-" + rand.Text()[:8] }
+
+// target fills in who an event is about.
+func (f *sessionFlags) target(req wire.Request) (wire.Request, error) {
+	if f.session == "" {
+		f.session = os.Getenv("BELAY_SESSION")
+	}
+	if f.session == "" {
+		return req, &coded{fmt.Errorf("no session"), exitUsage, "Give --session ID or set BELAY_SESSION."}
+	}
+	n, err := f.name()
+	if err != nil {
+		return req, err
+	}
+	req.Agent, req.Session, req.Child, req.Workspace, req.ID = f.agent, f.session, f.child, n.Workspace, eventID()
+	if req.Agent == "" {
+		req.Agent = "other"
+	}
+	return req, nil
+}
+
+// printReply shows what the gates said.
+func printReply(cmd *cobra.Command, r wire.Reply, body []byte, asJSON bool) error {
+	if asJSON {
+		return printJSON(cmd.OutOrStdout(), r)
+	}
+	if len(body) == 0 && r.Decision != nil {
+		body = []byte(r.Decision.Text + "\n")
+	}
+	_, err := cmd.OutOrStdout().Write(body)
+	return err
+}
+
+func (a *app) eventCmd() *cobra.Command {
+	var f sessionFlags
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "event [JSON]",
+		Short: "Send one event of any agent, as JSON",
+		Long: `Sends an event: the JSON object from the argument or from standard input. docs/protocol.md lists the kinds and fields. The
+daemon is started when none runs.
+
+  belay event --agent mine --session s1 '{"kind":"prompt","text":"write the report"}'
+  echo '{"kind":"tool-start","call":"c1","name":"deploy"}' | BELAY_SESSION=s1 belay event --agent mine
+
+Exit codes: 0 kept, 1 failed, 2 no event or not JSON, 4 no daemon could be started.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var data []byte
+			var err error
+			if len(args) == 1 {
+				data = []byte(args[0])
+			} else if data, err = io.ReadAll(io.LimitReader(cmd.InOrStdin(), wire.MaxLine)); err != nil {
+				return fmt.Errorf("read the event: %w", err)
+			}
+			if !json.Valid(data) {
+				return &coded{fmt.Errorf("the event is no JSON object"), exitUsage, `For example: belay event --session s1 '{"kind":"prompt","text":"hello"}'`}
+			}
+			req, err := f.target(wire.Request{Op: "event", Body: data})
+			if err != nil {
+				return err
+			}
+			r, body, err := a.request(cmd.Context(), true, req)
+			if err != nil {
+				return err
+			}
+			return printReply(cmd, r, body, asJSON)
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the daemon's reply as JSON")
+	return cmd
+}
+
+func (a *app) markCmd() *cobra.Command {
+	var f sessionFlags
+	var decision, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "mark TEXT",
+		Short: "Keep a note or a decision in the session's record",
+		Long: `Keeps a note. With --decision it is kept for good, given to every later session, and a FULL checkpoint is taken at once.
+
+  belay mark --session 3f0c... --decision "The API stays on v1 until March."
+
+Exit codes: 0 kept, 1 failed, 2 wrong use, 4 no daemon could be started.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			body, err := json.Marshal(wire.Event{Kind: "mark", Text: args[0], Decision: decision})
+			if err != nil {
+				return err
+			}
+			req, err := f.target(wire.Request{Op: "mark", Body: body})
+			if err != nil {
+				return err
+			}
+			r, out, err := a.request(cmd.Context(), true, req)
+			if err != nil {
+				return err
+			}
+			return printReply(cmd, r, out, asJSON)
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().BoolVar(&decision, "decision", false, "it is a decision")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the daemon's reply as JSON")
+	return cmd
+}
+
+func (a *app) checkpointCmd() *cobra.Command {
+	var f sessionFlags
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "checkpoint",
+		Short: "Take a FULL checkpoint of a session now",
+		Long: `Takes a FULL checkpoint whatever the time gate says, and waits until it is on disk. With nothing new since the last FULL none is
+taken.
+
+  belay checkpoint --session 3f0c...
+
+Exit codes: 0 taken or nothing new, 1 failed, 2 wrong use, 3 no such session, 4 no daemon, 5 degraded.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			req, err := f.target(wire.Request{Op: "checkpoint"})
+			if err != nil {
+				return err
+			}
+			r, body, err := a.request(cmd.Context(), false, req)
+			if err != nil {
+				return err
+			}
+			if r.Decision != nil && r.Decision.Code == "degraded" {
+				return &coded{fmt.Errorf("degraded: the checkpoint is owed"), exitDegraded, "belay status says why; belay reset tries the store now."}
+			}
+			return printReply(cmd, r, body, asJSON)
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the daemon's reply as JSON")
+	_ = cmd.RegisterFlagCompletionFunc("session", a.completeSessions)
+	return cmd
+}
+
+func (a *app) resetCmd() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "reset",
+		Short: "Try the store now and leave degraded mode if it works",
+		Long: `Probes the store at once. If it can be written, the breaker closes and the owed checkpoints are taken.
+
+  belay reset
+
+Exit codes: 0 the store is well, 4 no daemon, 5 it still cannot be written.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r, _, err := a.request(cmd.Context(), false, wire.Request{Op: "reset"})
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), r.Body)
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), "the store is well")
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the breaker's state as JSON")
+	return cmd
+}
+
+// verbCmds are the verbs of the original scripts. belay-hook has them in a faster form.
+func (a *app) verbCmds() []*cobra.Command {
+	verbs := []struct{ name, short string }{
+		{"increment", "Count a round and let the gates decide"},
+		{"tool-start", "A tool call starts (without --id an anonymous one)"},
+		{"tool-end", "A tool call ended (without --id the newest anonymous one)"},
+		{"check-sparse", "Ask for a SPARSE checkpoint; answers 'taken N' when the last round's decision took one"},
+		{"check-full", "Ask for a FULL checkpoint"},
+	}
+	var cmds []*cobra.Command
+	for _, v := range verbs {
+		cmds = append(cmds, a.verbCmd(v.name, v.short))
+	}
+	return cmds
+}
+
+func (a *app) verbCmd(verb, short string) *cobra.Command {
+	var f sessionFlags
+	var flags struct {
+		Name       string `json:"name,omitempty"`
+		ID         string `json:"id,omitempty"`
+		Text       string `json:"text,omitempty"`
+		Input      string `json:"input,omitempty"`
+		Transcript string `json:"transcript,omitempty"`
+		Heartbeat  bool   `json:"heartbeat,omitempty"`
+		Failed     bool   `json:"failed,omitempty"`
+	}
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   verb,
+		Short: short,
+		Long: short + `. A verb of the original checkpoint scripts, for agents that call a shell.
+
+  BELAY_SESSION=main belay ` + verb + `
+
+Exit codes: 0 done, also when a gate refused; 1 failed, 2 wrong use, 3 no such session, 4 no daemon could be started.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			body, err := json.Marshal(flags)
+			if err != nil {
+				return err
+			}
+			req, err := f.target(wire.Request{Op: "verb", Event: verb, Body: body})
+			if err != nil {
+				return err
+			}
+			r, out, err := a.request(cmd.Context(), true, req)
+			if err != nil {
+				return err
+			}
+			return printReply(cmd, r, out, asJSON)
+		},
+	}
+	f.add(cmd)
+	fl := cmd.Flags()
+	fl.BoolVar(&asJSON, "json", false, "print the daemon's reply as JSON")
+	switch verb {
+	case "tool-start", "tool-end":
+		fl.StringVar(&flags.Name, "name", "", "the tool's name")
+		fl.StringVar(&flags.ID, "id", "", "the call's id")
+		fl.StringVar(&flags.Input, "input", "", "its arguments, as JSON or text")
+		fl.BoolVar(&flags.Failed, "failed", false, "it failed")
+	case "increment":
+		fl.StringVar(&flags.Text, "text", "", "the last answer")
+		fl.StringVar(&flags.Transcript, "transcript", "", "the agent's transcript file")
+	case "check-full":
+		fl.BoolVar(&flags.Heartbeat, "heartbeat", false, "it is a heartbeat of the agent's own")
+	}
+	return cmd
+}

@@ -1,0 +1,134 @@
+// Command belay is the sidecar daemon and the commands around it. Flags, signals, hints and exit codes are here; all else
+// lies in the packages.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"belay/checkpoint"
+	"belay/internal/daemon"
+	"belay/internal/lookup"
+	"belay/internal/statedir"
+	"belay/internal/wire"
+	"belay/recovery"
+)
+
+// Exit codes. They stand in the help of each command that can give them.
+const (
+	exitOK       = 0
+	exitFailed   = 1 // it did not work
+	exitUsage    = 2 // wrong flags or arguments
+	exitNotFound = 3 // no such session or checkpoint
+	exitNoDaemon = 4 // no daemon answers
+	exitDegraded = 5 // the store cannot be written now
+	exitFindings = 6 // doctor found something
+)
+
+// coded is an error with its exit code and a line that says what to do.
+type coded struct {
+	err  error
+	code int
+	hint string
+}
+
+func (c *coded) Error() string { return c.err.Error() }
+func (c *coded) Unwrap() error { return c.err }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run is the whole program.
+func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitOK
+	}
+	if errors.Is(err, syscall.EPIPE) {
+		return exitOK // `belay list | head`
+	}
+	code, hint := explain(err, cmd)
+	fmt.Fprintf(errOut, "belay: %v\n", err)
+	if hint != "" {
+		fmt.Fprintln(errOut, hint)
+	}
+	return code
+}
+
+// explain gives an error its exit code and the line that says what to do.
+func explain(err error, cmd *cobra.Command) (code int, hint string) {
+	var c *coded
+	if errors.As(err, &c) {
+		return c.code, c.hint
+	}
+	switch {
+	case errors.Is(err, wire.ErrNoDaemon):
+		return exitNoDaemon, "Start it: belay daemon &   (an agent's hook starts it by itself)"
+	case errors.Is(err, daemon.ErrRunning):
+		return exitFailed, "One is enough for all agents of a user: belay status"
+	case errors.Is(err, lookup.ErrNotFound), errors.Is(err, checkpoint.ErrNotFound):
+		return exitNotFound, "belay list shows the sessions that are known; --agent and --workspace narrow it."
+	case errors.Is(err, lookup.ErrSeveral):
+		return exitNotFound, "Say which: --agent, --workspace."
+	case errors.Is(err, lookup.ErrBadSince):
+		return exitUsage, "For example: --since 42   --since 2h   --since 2026-04-01T21:45:00Z"
+	case errors.Is(err, recovery.ErrTooSmall):
+		return exitUsage, fmt.Sprintf("Give at least --max-bytes %d.", recovery.MinBytes)
+	case errors.Is(err, statedir.ErrForeign):
+		return exitFailed, "belay reads and writes only in a folder of your own; see BELAY_STATE_DIR."
+	case isUsage(err):
+		return exitUsage, "belay " + strings.TrimPrefix(cmd.CommandPath()+" --help", "belay ") + " shows the flags."
+	}
+	return exitFailed, ""
+}
+
+var errUsage = errors.New("wrong use")
+
+// isUsage knows cobra's own complaints, which have no type.
+func isUsage(err error) bool {
+	if errors.Is(err, errUsage) {
+		return true
+	}
+	for _, words := range []string{"unknown command", "unknown flag", "unknown shorthand", "accepts ", "requires ", "invalid argument", "flag needs an argument", "required flag"} {
+		if strings.HasPrefix(err.Error(), words) {
+			return true
+		}
+	}
+	return false
+}
+
+// version is that of the build: the module's, or the commit's.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	v := info.Main.Version
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && len(s.Value) >= 12 && (v == "" || v == "(devel)") {
+			v = s.Value[:12]
+		}
+	}
+	if v == "" {
+		v = "(devel)"
+	}
+	return v
+}

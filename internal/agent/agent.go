@@ -1,0 +1,132 @@
+// Package agent is the small interface through which the rest of belay knows an agent program. Each agent is one folder
+// below this one: transcript reader, hook payloads, installer, limits, and the forms that the agent makes up itself.
+// They are registered in internal/agent/all; nothing else names one.
+package agent
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"belay/checkpoint"
+)
+
+// ErrNotOurs is returned by Decode for a payload that is none of this agent's. Any other error means that it is ours and
+// is broken.
+var ErrNotOurs = errors.New("not an event of this agent")
+
+// Hook is one call of belay-hook, as it came.
+type Hook struct {
+	Event   string // the event's name from the command line; the payload's own name wins where it has one
+	Payload []byte // at most 16 MiB; may be cut (Cut), broken or empty
+	Cut     bool
+	PID     int    // the agent's process, as the client believes
+	Cwd     string // the client's working directory
+}
+
+// Ask says what a hook's client waits for.
+type Ask int
+
+const (
+	AskNothing Ask = iota
+	AskStart       // a session starts: it wants the brief that belongs to its start reason
+	AskCarry       // its answer can carry a brief that is owed
+)
+
+// Incoming is what one hook call means.
+type Incoming struct {
+	// Events in order. Decode fills Kind, Key and what the payload says; redacted and cut. At, Seq and Proc are the
+	// daemon's. A call may mean nothing (no events).
+	Events []checkpoint.Event
+	Ask    Ask
+}
+
+// EventSpec describes one hook event of an agent.
+type EventSpec struct {
+	Name string
+	// Budget is how long the agent lets the hook run before it kills it; 0 when it never does.
+	Budget time.Duration
+	// Waits is set when belay's answer to the event can carry text into the context.
+	Waits bool
+}
+
+// Limits of an agent.
+type Limits struct {
+	// BriefBytes is the most that one injection may hold, frame included, in bytes and in characters.
+	BriefBytes int
+	// Repairs is set for an agent that tells the model by itself that its turn was interrupted.
+	Repairs bool
+	// LateText is set when the hook of a turn's end comes before the last answer is in the transcript.
+	LateText bool
+	// FalseCompaction is set when the hook before a compaction also fires without one: it goes under the time gate.
+	FalseCompaction bool
+}
+
+// Source names one transcript.
+type Source struct {
+	Path    string
+	Session string // the session id, when known
+	Child   string // sub-agent id, for a child's own file
+}
+
+// Query asks for transcripts on this machine.
+type Query struct {
+	Session   string // exact id; empty for any
+	Workspace string // real path; empty for any
+	Most      int    // at most so many, the newest; 0 means 20
+}
+
+// Found is a transcript that lies on this machine.
+type Found struct {
+	Source
+	Workspace string
+	Changed   time.Time
+}
+
+// Agent is what the rest of belay knows of one agent program. Methods may be called from several goroutines.
+type Agent interface {
+	// Name is the word of the command line and of the sessions folder, for example "claude-code".
+	Name() string
+	Events() []EventSpec
+	Limits() Limits
+	// Decode maps a hook call to events. Unknown fields and events are no error: they mean nothing.
+	Decode(h Hook) (Incoming, error)
+	// Reply is what the hook must print on stdout to put a text into the context at this event; exactly one document.
+	Reply(event, text string) []byte
+	// Open gives a reader for a transcript, which need not be there yet.
+	Open(src Source) checkpoint.Transcript
+	// Locate finds transcripts by content (session id, workspace), newest first. It reads heads only.
+	Locate(ctx context.Context, q Query) ([]Found, error)
+	// ResumeCommand is the shell command with which a person goes on with a session.
+	ResumeCommand(session string) string
+}
+
+// Paths are the places that an installer needs.
+type Paths struct {
+	Hook   string // absolute path of the belay-hook to write into the settings
+	Socket string // not empty only when it is not at its default place
+}
+
+// Change is one file that install or uninstall would change or has changed.
+type Change struct {
+	Path   string `json:"path"`
+	Action string `json:"action"` // create, change, restore, remove, keep
+	Detail string `json:"detail,omitempty"`
+}
+
+// Installer is the part of an Agent that can be wired by `belay install`. Both are idempotent, keep everything that is not
+// belay's, write through vfs.Replace, and change nothing when dryRun is set.
+type Installer interface {
+	// Present says whether the agent is on this machine, and its version when that can be told cheaply.
+	Present() (version string, ok bool)
+	Install(p Paths, dryRun bool) ([]Change, error)
+	Uninstall(p Paths, dryRun bool) ([]Change, error)
+	// Check says what is wrong with the wiring, one finding each; none means it is in place.
+	Check(p Paths) []string
+}
+
+// Recogniser is the part of an Agent that knows its transcripts by their beginning, for `--transcript` without `--agent`.
+type Recogniser interface {
+	// Recognise says whether a file that begins with head (up to 64 KB) is one of this agent's transcripts.
+	Recognise(head []byte) bool
+}

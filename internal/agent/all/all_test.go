@@ -1,0 +1,50 @@
+package all
+
+import (
+	"path/filepath"
+	"testing"
+
+	"belay/internal/agent"
+)
+
+func TestByName(t *testing.T) {
+	for _, name := range []string{"claude-code", "openclaw", "pi"} {
+		a, ok := ByName(name)
+		if !ok || a.Name() != name {
+			t.Errorf("ByName(%q): %v %v, want that agent", name, a, ok)
+		}
+	}
+	for _, name := range []string{"", "claude", "Claude-Code"} {
+		if a, ok := ByName(name); ok {
+			t.Errorf("ByName(%q): %v, want none", name, a.Name())
+		}
+	}
+}
+
+// TestEveryAgentKeepsTheRules: what the rest of belay relies on, whoever the agent is.
+func TestEveryAgentKeepsTheRules(t *testing.T) {
+	names := map[string]bool{}
+	for _, a := range All() {
+		if names[a.Name()] {
+			t.Errorf("%s is registered twice", a.Name())
+		}
+		names[a.Name()] = true
+		if a.Limits().BriefBytes <= 0 {
+			t.Errorf("%s: no limit for a brief", a.Name())
+		}
+		for _, payload := range []string{"", "{", "null", "[]", `{"session_id":"s"}`, "\x00\xff"} {
+			in, err := a.Decode(agent.Hook{Event: "no such event", Payload: []byte(payload)})
+			if len(in.Events) > 0 {
+				t.Errorf("%s: %q (%v) means %d events, want none", a.Name(), payload, err, len(in.Events))
+			}
+		}
+		r := a.Open(agent.Source{Path: filepath.Join(t.TempDir(), "absent.jsonl"), Session: "s"})
+		if r == nil {
+			t.Errorf("%s: no reader for a transcript that is not there yet", a.Name())
+			continue
+		}
+		if err := r.Close(); err != nil {
+			t.Errorf("%s: close: %v", a.Name(), err)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package claude
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"belay/internal/vfs"
+)
+
+// version of Claude Code.
+type version [3]int
+
+// Versions at which hook settings changed.
+var (
+	tried         = version{2, 1, 328} // hooks, transcripts and resumes were run with it
+	execForm      = version{2, 1, 139} // "args": the program is started without a shell
+	namesForgiven = version{2, 1, 101} // an unknown event name no longer spoils the whole file
+)
+
+var versionForm = regexp.MustCompile(`\b(\d{1,6})\.(\d{1,6})\.(\d{1,6})\b`)
+
+// parseVersion takes the first x.y.z out of a text.
+func parseVersion(s string) (version, bool) {
+	m := versionForm.FindStringSubmatch(s)
+	if m == nil {
+		return version{}, false
+	}
+	var v version
+	for i := range v {
+		v[i], _ = strconv.Atoi(m[i+1]) // six digits always fit
+	}
+	return v, true
+}
+
+func (v version) before(w version) bool {
+	for i := range v {
+		if v[i] != w[i] {
+			return v[i] < w[i]
+		}
+	}
+	return false
+}
+
+func (v version) String() string {
+	return strconv.Itoa(v[0]) + "." + strconv.Itoa(v[1]) + "." + strconv.Itoa(v[2])
+}
+
+// Present says whether Claude Code is on this machine: its program is on the PATH or its config home exists. The version
+// is told where the installation names it; nothing is run for it.
+func (a *Agent) Present() (string, bool) {
+	program := a.program()
+	if program == "" {
+		_, err := os.Stat(a.home)
+		return "", a.home != "" && err == nil
+	}
+	if v, ok := a.installedVersion(program); ok {
+		return v.String(), true
+	}
+	return "", true
+}
+
+// program is the claude program on the PATH, links resolved; empty when there is none.
+func (a *Agent) program() string {
+	for _, dir := range filepath.SplitList(a.path) {
+		file := filepath.Join(dir, "claude")
+		if info, err := os.Stat(file); filepath.IsAbs(dir) && err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return realPath(file)
+		}
+	}
+	return ""
+}
+
+// installedVersion reads the version off the installation: the native installer names the program by it, npm has a
+// package.json beside or above it.
+func (a *Agent) installedVersion(program string) (version, bool) {
+	if v, ok := parseVersion(filepath.Base(program)); ok {
+		return v, true
+	}
+	dir := filepath.Dir(program)
+	for range 4 {
+		text, err := vfs.ReadFile(a.fsys, filepath.Join(dir, "package.json"), 1<<20)
+		var pkg struct{ Name, Version string }
+		if err == nil && json.Unmarshal(text, &pkg) == nil && strings.HasSuffix(pkg.Name, "/claude-code") {
+			return parseVersion(pkg.Version)
+		}
+		dir = filepath.Dir(dir)
+	}
+	return version{}, false
+}
+
+// askVersion finds the version for Install and Check, in the last resort by running "claude --version". That starts no
+// session; the mark keeps belay's own hook out of it all the same.
+func (a *Agent) askVersion() (version, bool) {
+	program := a.program()
+	if program == "" {
+		return version{}, false
+	}
+	if v, ok := a.installedVersion(program); ok {
+		return v, true
+	}
+	// The interface hands no context down: a person waits for this command, and it has its own bound.
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, "--version")
+	cmd.Env = append(os.Environ(), "BELAY_INTERNAL=1")
+	cmd.WaitDelay = 500 * time.Millisecond // a child that holds the pipe open does not hold us
+	out, err := cmd.Output()
+	if err != nil {
+		return version{}, false // not known: the form that every version reads is written
+	}
+	return parseVersion(string(out))
+}

@@ -1,0 +1,234 @@
+package pi
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"belay/internal/agent"
+	"belay/internal/jsonl"
+	"belay/internal/vfs"
+)
+
+const (
+	defaultMost  = 20       // of Query.Most
+	headerBytes  = 64 << 10 // where the header is looked for
+	indexBytes   = 64 << 20 // of a sessions.json
+	maxAgentDirs = 1000
+)
+
+// Live names alone are transcripts. Beside them lie archives, backups, locks, traces and copies, some of which end in
+// .jsonl as well.
+var (
+	uuidName  = regexp.MustCompile(`(?i)^([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})(-topic-[A-Za-z0-9%_.!~*'()-]+)?\.jsonl$`)
+	stampName = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-\d{3}Z_([A-Za-z0-9][A-Za-z0-9._-]*)\.jsonl$`)
+	notLive   = []string{".checkpoint.", ".trajectory.", ".corrupt-", ".jsonl."}
+)
+
+// SessionOfName gives the session id that the name of a live transcript tells, and whether it is such a name. The header
+// inside has the last word.
+func SessionOfName(file string) (session string, ok bool) {
+	for _, part := range notLive {
+		if strings.Contains(file, part) {
+			return "", false
+		}
+	}
+	if m := uuidName.FindStringSubmatch(file); m != nil {
+		return m[1], true
+	}
+	if m := stampName.FindStringSubmatch(file); m != nil {
+		return m[1], true
+	}
+	return "", false
+}
+
+// candidate is a file that is a transcript by its name, or by what the agent's index says of it.
+type candidate struct {
+	path    string
+	session string
+	changed time.Time
+}
+
+// Locate finds transcripts, newest first. It reads heads only, and no more of them than it has to.
+func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error) {
+	most := q.Most
+	if most <= 0 {
+		most = defaultMost
+	}
+	files := existing(a.list())
+	var found []agent.Found
+	for _, c := range files {
+		if err := ctx.Err(); err != nil {
+			return found, err
+		}
+		f := header(c)
+		if q.Session != "" && f.Session != q.Session || q.Workspace != "" && !samePlace(f.Workspace, q.Workspace) {
+			continue
+		}
+		if found = append(found, f); len(found) == most {
+			break
+		}
+	}
+	return found, nil
+}
+
+// existing drops what is no file and what is there twice, and sorts the newest first.
+func existing(list []candidate) []candidate {
+	seen := map[string]bool{}
+	var kept []candidate
+	for _, c := range list {
+		info, err := os.Stat(c.path)
+		if err != nil || !info.Mode().IsRegular() {
+			continue // gone since it was listed, or nothing to read
+		}
+		if c.changed = info.ModTime(); !seen[realPath(c.path)] {
+			seen[realPath(c.path)] = true
+			kept = append(kept, c)
+		}
+	}
+	slices.SortStableFunc(kept, func(a, b candidate) int {
+		return cmp.Or(b.changed.Compare(a.changed), cmp.Compare(a.path, b.path))
+	})
+	return kept
+}
+
+// header reads what a transcript says of itself. One with a torn header is known by its name.
+func header(c candidate) agent.Found {
+	f := agent.Found{Source: agent.Source{Path: c.path, Session: c.session}, Changed: c.changed}
+	file := jsonl.Open(c.path)
+	defer file.Close() // read only
+	// What cannot be read is still found under its name; reading it later says why.
+	_, _ = file.Read(jsonl.Pos{}, jsonl.Options{Max: headerBytes}, func(line jsonl.Line) bool {
+		rec, ok := parse(line.Data, line.Off)
+		if !ok || rec.typ != typeHeader {
+			return true
+		}
+		f.Workspace = ident(text(rec.cwd))
+		if rec.id != "" {
+			f.Session = ident(rec.id)
+		}
+		return false
+	})
+	return f
+}
+
+func samePlace(a, b string) bool { return a != "" && (a == b || realPath(a) == realPath(b)) }
+
+func realPath(p string) string {
+	if q, err := filepath.EvalSymlinks(p); err == nil {
+		return q
+	}
+	return filepath.Clean(p) // not there any more: its name is all there is
+}
+
+// live lists the transcripts of a folder, and its other folders. A folder that is not there has none.
+func live(dir string) (files []candidate, folders []string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, nil
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if session, ok := SessionOfName(e.Name()); ok {
+			files = append(files, candidate{path: path, session: session})
+		} else if info, err := os.Stat(path); err == nil && info.IsDir() {
+			folders = append(folders, path)
+		}
+	}
+	return files, folders
+}
+
+// piFiles lists pi's transcripts: a folder for each workspace, or one folder that the user chose.
+func piFiles() []candidate {
+	dir := os.Getenv("PI_CODING_AGENT_SESSION_DIR")
+	if dir == "" {
+		base := os.Getenv("PI_CODING_AGENT_DIR")
+		if base == "" {
+			home, err := os.UserHomeDir()
+			if err != nil {
+				return nil // no home, no sessions
+			}
+			base = filepath.Join(home, ".pi", "agent")
+		}
+		dir = filepath.Join(base, "sessions")
+	}
+	files, folders := live(dir)
+	for _, folder := range folders {
+		more, _ := live(folder)
+		files = append(files, more...)
+	}
+	return files
+}
+
+// openclawFiles lists OpenClaw's transcripts of all agents and profiles.
+func openclawFiles() []candidate {
+	var files []candidate
+	for _, state := range openclawStates() {
+		agents, err := os.ReadDir(filepath.Join(state, "agents"))
+		if err != nil {
+			continue // no such state folder
+		}
+		for _, a := range agents[:min(len(agents), maxAgentDirs)] {
+			dir := filepath.Join(state, "agents", a.Name(), "sessions")
+			files = append(files, indexed(dir)...)
+			more, _ := live(dir)
+			files = append(files, more...)
+		}
+	}
+	return files
+}
+
+func openclawStates() []string {
+	if dir := os.Getenv("OPENCLAW_STATE_DIR"); dir != "" {
+		return []string{dir}
+	}
+	home := os.Getenv("OPENCLAW_HOME")
+	if home == "" {
+		var err error
+		if home, err = os.UserHomeDir(); err != nil {
+			return nil // no home, no sessions
+		}
+	}
+	states := []string{filepath.Join(home, ".openclaw"), filepath.Join(home, ".clawdbot")}
+	entries, err := os.ReadDir(home)
+	if err != nil {
+		return states
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".openclaw-") {
+			states = append(states, filepath.Join(home, e.Name()))
+		}
+	}
+	return states
+}
+
+// indexed gives the transcripts that sessions.json names. Their names need not be live ones by form, as the index has the
+// last word on where a session is. An index that is missing or broken names none.
+func indexed(dir string) []candidate {
+	data, err := vfs.ReadFile(vfs.OS{}, filepath.Join(dir, "sessions.json"), indexBytes)
+	if err != nil {
+		return nil
+	}
+	var index map[string]json.RawMessage
+	if json.Unmarshal(data, &index) != nil {
+		return nil
+	}
+	var files []candidate
+	for _, raw := range index {
+		session, path := member(raw, "sessionId"), member(raw, "sessionFile")
+		if path == "" && session != "" && filepath.Base(session) == session {
+			path = filepath.Join(dir, session+".jsonl")
+		}
+		if session == "" || !filepath.IsAbs(path) || !strings.HasSuffix(path, ".jsonl") {
+			continue // later versions have a marker of their database here
+		}
+		files = append(files, candidate{path: path, session: ident(session)})
+	}
+	return files
+}

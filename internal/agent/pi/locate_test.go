@@ -1,0 +1,158 @@
+package pi
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"belay/checkpoint"
+	"belay/internal/agent"
+)
+
+func TestF07OnlyLiveNames(t *testing.T) {
+	data, err := os.ReadFile("testdata/F07-dir-listing.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := t.TempDir()
+	dir := filepath.Join(state, "agents", "main", "sessions")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	others := []string{
+		"11111111-1111-4111-8111-111111111111.checkpoint.22222222-2222-4222-8222-222222222222.jsonl",
+		"11111111-1111-4111-8111-111111111111.trajectory.jsonl",
+		"11111111-1111-4111-8111-111111111111.jsonl.corrupt-2026-01-05T10-00-00-000Z-0123abcd.jsonl",
+		"11111111-1111-4111-8111-111111111111-topic-5.trajectory.jsonl",
+		"2026-01-05T10-00-00-000Z_x.jsonl.corrupt-2026-01-05T10-00-00-000Z-0123abcd.jsonl",
+		"11111111-1111-4111-8111-111111111111.jsonl.bak-4711-1767607200",
+	}
+	for _, name := range append(strings.Fields(string(data)), others...) {
+		put(t, filepath.Join(dir, name), headLine+"\n")
+	}
+	t.Setenv("OPENCLAW_STATE_DIR", state)
+	found, err := OpenClaw().Locate(context.Background(), agent.Query{Most: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range found {
+		got = append(got, filepath.Base(f.Path))
+	}
+	if len(got) != 2 || !strings.HasPrefix(got[0]+got[1], "1") && !strings.HasPrefix(got[0]+got[1], "2") {
+		t.Errorf("got %q, want the two plain ones", got)
+	}
+}
+
+func TestSessionOfName(t *testing.T) {
+	for _, c := range []struct{ file, want string }{
+		{"7f0c2d3e-1111-4222-8333-444455556666.jsonl", "7f0c2d3e-1111-4222-8333-444455556666"},
+		{"7f0c2d3e-1111-4222-8333-444455556666-topic-355.jsonl", "7f0c2d3e-1111-4222-8333-444455556666"},
+		{"7f0c2d3e-1111-4222-8333-444455556666-topic-1700000000.123456.jsonl", "7f0c2d3e-1111-4222-8333-444455556666"},
+		{"2026-11-30T15-09-47-095Z_crash-kill9.jsonl", "crash-kill9"},
+		{"2026-11-30T15-09-47-095Z_01a22d01-42d0-77b4-a7b4-4dd6e806cfef.jsonl", "01a22d01-42d0-77b4-a7b4-4dd6e806cfef"},
+		{"history.jsonl", ""}, {"sessions.json", ""}, {"a/7f0c2d3e-1111-4222-8333-444455556666.jsonl", ""},
+	} {
+		if got, ok := SessionOfName(c.file); got != c.want || ok != (c.want != "") {
+			t.Errorf("%s: got %q %v, want %q", c.file, got, ok, c.want)
+		}
+	}
+}
+
+func TestLocate(t *testing.T) {
+	home := t.TempDir()
+	work := filepath.Join(home, "work")
+	if err := os.Mkdir(work, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(home, "link")
+	if err := os.Symlink(work, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"PI_CODING_AGENT_DIR", "PI_CODING_AGENT_SESSION_DIR", "OPENCLAW_STATE_DIR", "OPENCLAW_HOME"} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("HOME", home)
+	at := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
+	place := func(dir, name, session, cwd string) {
+		path := filepath.Join(home, dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		put(t, path, `{"type":"session","version":3,"id":"`+session+`","cwd":"`+cwd+`"}`+"\n")
+		at = at.Add(time.Minute)
+		if err := os.Chtimes(path, at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	place(".pi/agent/sessions/--work--", "2026-01-05T10-00-00-000Z_one.jsonl", "one", work)
+	place(".pi/agent/sessions/--link--", "2026-01-05T10-01-00-000Z_two.jsonl", "two", link)
+	place(".pi/agent/sessions/--other--", "2026-01-05T10-02-00-000Z_three.jsonl", "three", "/other")
+	place(".openclaw/agents/main/sessions", "7f0c2d3e-1111-4222-8333-444455556666.jsonl", "7f0c2d3e-1111-4222-8333-444455556666", work)
+	place(".openclaw-test/agents/a/sessions", "named-by-the-index.jsonl", "named", work)
+	put(t, filepath.Join(home, ".openclaw-test/agents/a/sessions/sessions.json"), `{"agent:a:main":{"sessionId":"named","sessionFile":"`+
+		filepath.Join(home, ".openclaw-test/agents/a/sessions/named-by-the-index.jsonl")+`"},"x":{"sessionId":"later","sessionFile":"sqlite:a:later:x"},"y":7}`)
+	for _, c := range []struct {
+		agent *Agent
+		q     agent.Query
+		want  string
+	}{
+		{Pi(), agent.Query{}, "three two one"},
+		{Pi(), agent.Query{Most: 1}, "three"},
+		{Pi(), agent.Query{Session: "one"}, "one"},
+		{Pi(), agent.Query{Workspace: work}, "two one"},
+		{Pi(), agent.Query{Session: "none"}, ""},
+		{OpenClaw(), agent.Query{}, "named 7f0c2d3e-1111-4222-8333-444455556666"},
+		{OpenClaw(), agent.Query{Session: "named"}, "named"},
+	} {
+		found, err := c.agent.Locate(context.Background(), c.q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, f := range found {
+			got = append(got, f.Session)
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%s %+v: got %q, want %q", c.agent.Name(), c.q, got, c.want)
+		}
+	}
+}
+
+func TestHandmadeIndex(t *testing.T) {
+	dir := t.TempDir()
+	data, err := os.ReadFile("testdata/openclaw-sessions.handmade.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(dir, "sessions.json"), string(data))
+	got := map[string]string{}
+	for _, c := range indexed(dir) {
+		got[c.session] = filepath.Base(c.path)
+	}
+	if len(got) != 3 || got["7f0c2d3e-1111-4222-8333-444455556666"] != "7f0c2d3e-1111-4222-8333-444455556666-topic-355.jsonl" ||
+		got["88888888-aaaa-4bbb-8ccc-000000000008"] != "88888888-aaaa-4bbb-8ccc-000000000008.jsonl" {
+		t.Errorf("got %v, want three sessions, one of a topic and one without a file named", got)
+	}
+}
+
+func TestAgentWords(t *testing.T) {
+	for _, a := range []*Agent{Pi(), OpenClaw()} {
+		if _, err := a.Decode(agent.Hook{Payload: []byte("{}")}); !errors.Is(err, agent.ErrNotOurs) {
+			t.Errorf("%s: Decode gives %v, want ErrNotOurs", a.Name(), err)
+		}
+		if got := string(a.Reply("before_prompt_build", "text")); got != "text" {
+			t.Errorf("%s: Reply gives %q, want the text", a.Name(), got)
+		}
+		if len(a.Events()) == 0 || a.Limits().BriefBytes < checkpoint.CutTool {
+			t.Errorf("%s: no events or no room for a brief", a.Name())
+		}
+	}
+	if got, want := Pi().ResumeCommand("it's"), `pi --session 'it'\''s'`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

@@ -1,0 +1,115 @@
+// Package pi knows two agents that write the same kind of transcript: pi, and OpenClaw up to 2026.7, whose sessions were
+// pi's .jsonl files. (Later OpenClaw keeps the same records in SQLite; that store is not read here.)
+//
+// A transcript is a tree of records in one file that mostly grows. The reader promises:
+//   - The file is only read. A bad line costs that line, whatever is wrong with it, and is counted.
+//   - A record counts once: under its id, and as a copy under another id when the agent rewrites a part of its file.
+//   - Entries off the current branch are taken back (Retract), and come again when the branch is taken up again. A parent
+//     that cannot be found cuts nothing off: the record then follows the one before.
+//   - What is no round of the person's is marked (Aside): heartbeats, cron jobs, notices, mirrors of sent messages.
+//   - Each Read takes about 4 MB or 2,000 entries; first sight costs the same for any file size.
+//
+// What it does not do: it holds no tree in memory, so that a branch that begins more than 64 MB before its place in the
+// file is not found; hidden or replaced entries (pi's context_edit) stay as they were said; what a reset says to keep is
+// not brought over into the new part.
+package pi
+
+import (
+	"strings"
+	"time"
+
+	"belay/checkpoint"
+	"belay/internal/agent"
+)
+
+// Agent is one of the two programs.
+type Agent struct {
+	name   string
+	events []agent.EventSpec
+	limits agent.Limits
+	resume func(session string) string
+	list   func() []candidate // transcripts on this machine, by their names
+}
+
+var _ agent.Agent = (*Agent)(nil)
+
+// briefBytes is what one injection may hold. Neither program cuts, up to 200,000 bytes: it is the model's attention that is
+// spared.
+const briefBytes = 9000
+
+// Pi gives the agent "pi". Events are those of its extension; it waits for before_agent_start without a limit.
+func Pi() *Agent {
+	return &Agent{
+		name: "pi",
+		events: []agent.EventSpec{
+			{Name: "session_start"},
+			{Name: "before_agent_start", Waits: true},
+			{Name: "tool_execution_start"},
+			{Name: "tool_execution_end"},
+			{Name: "agent_end"},
+			{Name: "agent_settled"},
+			{Name: "session_before_compact"},
+			{Name: "session_compact"},
+			{Name: "session_shutdown"},
+		},
+		limits: agent.Limits{BriefBytes: briefBytes},
+		resume: func(session string) string { return "pi --session " + shellWord(session) },
+		list:   piFiles,
+	}
+}
+
+// OpenClaw gives the agent "openclaw". Events are those of its plugin.
+func OpenClaw() *Agent {
+	return &Agent{
+		name: "openclaw",
+		events: []agent.EventSpec{
+			{Name: "gateway_start"},
+			{Name: "session_start"},
+			{Name: "before_prompt_build", Budget: 15 * time.Second, Waits: true},
+			{Name: "before_tool_call", Budget: 15 * time.Second},
+			{Name: "after_tool_call"},
+			{Name: "before_compaction"},
+			{Name: "after_compaction"},
+			{Name: "before_reset"},
+			{Name: "agent_end", Budget: 30 * time.Second},
+			{Name: "session_end", Budget: 2 * time.Second},
+			{Name: "gateway_stop", Budget: 5 * time.Second},
+		},
+		limits: agent.Limits{BriefBytes: briefBytes, Repairs: true},
+		resume: func(session string) string {
+			return "openclaw agent --session-id " + shellWord(session) + " --message 'Please go on.'"
+		},
+		list: openclawFiles,
+	}
+}
+
+// Name is "pi" or "openclaw".
+func (a *Agent) Name() string { return a.name }
+
+// Events lists the events that the agent's extension or plugin forwards.
+func (a *Agent) Events() []agent.EventSpec { return a.events }
+
+// Limits of the agent.
+func (a *Agent) Limits() agent.Limits { return a.limits }
+
+// Decode leaves every payload to the generic JSON form, which the extension and the plugin send.
+func (a *Agent) Decode(agent.Hook) (agent.Incoming, error) {
+	return agent.Incoming{}, agent.ErrNotOurs
+}
+
+// Reply is the text itself: the extension or plugin puts it where it belongs.
+func (a *Agent) Reply(_, text string) []byte { return []byte(text) }
+
+// Open gives a reader for a .jsonl transcript.
+func (a *Agent) Open(src agent.Source) checkpoint.Transcript { return OpenTranscript(src) }
+
+// ResumeCommand is what a person types to go on with a session.
+func (a *Agent) ResumeCommand(session string) string { return a.resume(session) }
+
+// shellWord quotes a word for a POSIX shell, where it needs quoting.
+func shellWord(s string) string {
+	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

@@ -1,0 +1,191 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"belay/breaker"
+	"belay/internal/lookup"
+	"belay/internal/statedir"
+	"belay/internal/wire"
+	"belay/recovery"
+	"belay/watch"
+)
+
+// Status is what `belay status` tells of the daemon.
+type Status struct {
+	Version   string                 `json:"version"`
+	PID       int                    `json:"pid"`
+	Started   time.Time              `json:"started"`
+	Socket    string                 `json:"socket"`
+	StateDir  string                 `json:"state_dir"`
+	Problem   string                 `json:"problem,omitempty"` // why the state folder cannot be used
+	Degraded  bool                   `json:"degraded"`
+	Breaker   breaker.State          `json:"breaker"`
+	Journal   JournalStatus          `json:"journal"`
+	Watch     watch.Status           `json:"watch"`
+	Counts    map[string]int64       `json:"counts"`
+	Memory    uint64                 `json:"heap_bytes"`
+	Sessions  []lookup.SessionStatus `json:"sessions"`
+	Heartbeat time.Time              `json:"heartbeat,omitzero"` // the last one that did its work
+}
+
+// JournalStatus is the journal's health.
+type JournalStatus struct {
+	Stored  uint64    `json:"stored"` // newest record on disk
+	Last    uint64    `json:"last"`   // newest record
+	Held    int       `json:"held"`   // in memory only
+	Dropped uint64    `json:"dropped"`
+	Error   string    `json:"error,omitempty"`
+	Since   time.Time `json:"since,omitzero"`
+}
+
+func (d *Daemon) statusOp(ctx context.Context, req wire.Request) *answer {
+	return &answer{finish: func(ctx context.Context, a *answer) {
+		n := statedir.Name{Agent: req.Agent, Session: req.Session, Child: req.Child, Workspace: realPath(req.Workspace)}
+		if req.Session == "" {
+			a.reply = d.bodyAnswer(d.status(ctx)).reply
+			return
+		}
+		st, err := d.sessionStatus(ctx, n)
+		if err != nil {
+			a.reply = failure(wire.CodeNotFound, err.Error(), "belay list shows the sessions").reply
+			return
+		}
+		a.reply = d.bodyAnswer(st).reply
+	}}
+}
+
+// status describes the daemon and its active sessions.
+func (d *Daemon) status(ctx context.Context) Status {
+	h := d.journal.Health()
+	b := d.store.State()
+	st := Status{Version: d.opt.Version, PID: os.Getpid(), Started: d.started.UTC(), Socket: d.socket, StateDir: d.opt.StateDir, Breaker: b, Degraded: b.Phase != breaker.Closed,
+		Watch: d.watch.Status(), Counts: d.numbers(), Sessions: []lookup.SessionStatus{}, Heartbeat: d.beats.Last(),
+		Journal: JournalStatus{Stored: h.Stored, Last: h.Last, Held: h.Held, Dropped: h.Dropped, Since: h.Since}}
+	if h.Err != nil {
+		st.Journal.Error = h.Err.Error()
+	}
+	if d.health != nil {
+		st.Problem = d.health.Error()
+	}
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	st.Memory = mem.HeapAlloc
+	for _, s := range d.active() {
+		if one, ok := s.describe(ctx); ok {
+			st.Sessions = append(st.Sessions, one)
+		}
+	}
+	slices.SortFunc(st.Sessions, func(a, b lookup.SessionStatus) int { return b.LastEvent.Compare(a.LastEvent) })
+	return st
+}
+
+// describe adds to a session's state what only the daemon knows.
+func (s *session) describe(ctx context.Context) (lookup.SessionStatus, bool) {
+	got := make(chan lookup.SessionStatus, 1)
+	ok := s.do(ctx, func() {
+		st := lookup.StatusOf(s.state, time.Now())
+		st.ConsecutiveFailures, st.Degraded = s.failures, s.d.degraded()
+		st.AtRisk.Bytes = s.behind.Bytes
+		if st.Transcript != nil {
+			st.Transcript.Generations, st.Transcript.MirrorError = s.behind.Gens, s.behind.Err
+		}
+		got <- st
+	})
+	if !ok {
+		return lookup.SessionStatus{}, false
+	}
+	select {
+	case st := <-got:
+		return st, true
+	case <-s.done:
+	case <-ctx.Done():
+	}
+	return lookup.SessionStatus{}, false
+}
+
+func (d *Daemon) sessionStatus(ctx context.Context, n statedir.Name) (lookup.SessionStatus, error) {
+	for _, s := range d.active() {
+		if n.Matches(s.key, s.key.Workspace) {
+			if st, ok := s.describe(ctx); ok {
+				return st, nil
+			}
+		}
+	}
+	list, err := d.folder().Sessions(ctx, n, 1)
+	if err != nil {
+		return lookup.SessionStatus{}, err
+	}
+	if len(list) == 0 {
+		return lookup.SessionStatus{}, lookup.ErrNotFound
+	}
+	list[0].Degraded = d.degraded()
+	return list[0], nil
+}
+
+func (d *Daemon) folder() lookup.Folder { return lookup.Folder{Dir: d.dir, Agents: d.opt.Agents} }
+
+func (d *Daemon) numbers() map[string]int64 {
+	m := map[string]int64{"events": d.counts.events.Load(), "checkpoints": d.counts.taken.Load(), "bad_frames": d.counts.badFrames.Load(),
+		"cut_frames": d.counts.cutFrames.Load(), "refused_connections": d.counts.refused.Load(), "dropped": d.counts.dropped.Load()}
+	d.counts.decisions.Range(func(k, v any) bool {
+		m["decision_"+k.(string)] = v.(*atomic.Int64).Load()
+		return true
+	})
+	return m
+}
+
+// Ask is the body of ops list, show and recover.
+type Ask struct {
+	Transcript  string `json:"transcript,omitempty"`
+	Since       string `json:"since,omitempty"`
+	MaxBytes    int    `json:"max_bytes,omitempty"`
+	MaxMessages int    `json:"max_messages,omitempty"`
+	Format      string `json:"format,omitempty"`
+	Start       string `json:"start,omitempty"`
+	Number      uint64 `json:"number,omitempty"`
+	Most        int    `json:"most,omitempty"`
+}
+
+func (d *Daemon) lookupOp(_ context.Context, req wire.Request) *answer {
+	return &answer{finish: func(ctx context.Context, a *answer) {
+		v, err := d.look(ctx, req)
+		switch {
+		case errors.Is(err, lookup.ErrNotFound):
+			a.reply = failure(wire.CodeNotFound, err.Error(), "belay list shows the sessions").reply
+		case err != nil:
+			a.reply = failure(wire.CodeBadRequest, err.Error(), "").reply
+		default:
+			a.reply = d.bodyAnswer(v).reply
+		}
+	}}
+}
+
+func (d *Daemon) look(ctx context.Context, req wire.Request) (any, error) {
+	var ask Ask
+	if len(req.Body) > 0 {
+		if err := json.Unmarshal(req.Body, &ask); err != nil {
+			return nil, err
+		}
+	}
+	n := statedir.Name{Agent: req.Agent, Session: req.Session, Child: req.Child, Workspace: realPath(req.Workspace)}
+	switch req.Op {
+	case "list":
+		list, err := d.folder().Sessions(ctx, n, ask.Most)
+		return map[string]any{"sessions": list}, err
+	case "show":
+		return d.folder().Show(ctx, n, ask.Number)
+	}
+	if ask.Start == "" {
+		ask.Start = recovery.StartManual
+	}
+	return d.folder().Recover(ctx, lookup.Question{Name: n, Transcript: ask.Transcript, Since: ask.Since,
+		Options: recovery.Options{Start: ask.Start, Format: recovery.Format(ask.Format), MaxBytes: ask.MaxBytes, MaxMessages: ask.MaxMessages}})
+}

@@ -1,0 +1,246 @@
+// Package intake is what `belay intake` does, and how a daemon is started in the background.
+//
+// belay-hook starts an intake, detached, for an event that no daemon took. The intake starts a daemon if none answers,
+// hands the event over with the id that it came with, and else keeps it in the spool, redacted. After a handover it also
+// empties the spool, because events of other intakes may lie there that the daemon looked for before they came.
+//
+// It promises: it ends within Options.Wait and a little; it never kills; at most eight intakes of one state folder wait at
+// the same time (others spool at once and end); of many at once one starts the daemon; no event goes without being handed
+// over, spooled or counted as dropped; nothing unredacted reaches a disk.
+//
+// It does not promise the order of events that are handed over while a daemon starts: their time is in the id and in the
+// request's "spooled".
+package intake
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"belay/internal/spool"
+	"belay/internal/vfs"
+	"belay/internal/wire"
+)
+
+// Errors of reading a request.
+var (
+	ErrNoRequest = errors.New("no request line on stdin")
+	ErrLineSize  = errors.New("request line over the bound")
+)
+
+// Errors of handing over.
+var (
+	ErrRefused  = errors.New("daemon refused the event")
+	ErrNoDaemon = errors.New("no daemon answered")
+	ErrDropped  = errors.New("event dropped")
+)
+
+const (
+	slots       = 8
+	defaultWait = 2 * time.Second
+	pause       = 10 * time.Millisecond // between two looks at the socket; a random part of the same length is added
+	startEvery  = time.Second           // a daemon that cannot start is not started more often
+)
+
+// Options of Run. StateDir, StartDaemon and Redact are needed.
+type Options struct {
+	StateDir string
+	Socket   string       // the one place to look for the daemon; empty for those of the state folder
+	Limits   spool.Limits // of the spool; zero means the default
+	// StartDaemon starts a daemon in the background and returns at once, as StartDetached does.
+	StartDaemon func() error
+	// Redact removes secrets from a payload before it is spooled. The body of a verb goes through it too and must still
+	// be JSON then.
+	Redact func(agent, event string, payload []byte) []byte
+	Wait   time.Duration // 0 means 2 s
+	FS     vfs.FS        // of the spool; nil means the real one
+}
+
+type intake struct {
+	opt    Options
+	places []string
+	spool  string
+	lock   string // what the names of the locks start with
+}
+
+// Run takes one request from stdin and ends. An empty stdin only starts the daemon. The error says what went wrong, also
+// when the event is safe in the spool (no daemon could be started, say); it wraps ErrDropped or ErrRefused when the event
+// is lost. `belay intake` exits 0 in any case.
+func Run(ctx context.Context, stdin io.Reader, opt Options) error {
+	in := newIntake(opt)
+	ctx, cancel := context.WithTimeout(ctx, in.opt.Wait)
+	defer cancel()
+	if d, ok := stdin.(interface{ SetReadDeadline(time.Time) error }); ok {
+		_ = d.SetReadDeadline(time.Now().Add(in.opt.Wait)) // a file has no deadline and needs none
+	}
+	req, payload, err := readRequest(stdin)
+	empty := errors.Is(err, io.EOF)
+	if err != nil && !empty {
+		return errors.Join(err, in.count())
+	}
+	err = nil
+	if slot, got := in.trySlot(); got {
+		defer func() { _ = slot.Unlock() }() // the end of the process would do it
+		switch err = in.handOver(ctx, req, payload, empty); {
+		case err == nil:
+			return in.emptySpool(ctx)
+		case empty:
+			return err
+		case errors.Is(err, ErrRefused):
+			return errors.Join(err, in.count())
+		}
+	}
+	if empty {
+		return nil // eight others see to the daemon
+	}
+	if errors.Is(err, ErrNoDaemon) {
+		err = nil // the usual reason to be here
+	}
+	if kerr := in.keep(req, payload); kerr != nil {
+		return errors.Join(err, kerr)
+	}
+	return errors.Join(err, in.emptySpool(ctx))
+}
+
+func newIntake(opt Options) *intake {
+	if opt.Wait <= 0 {
+		opt.Wait = defaultWait
+	}
+	if opt.FS == nil {
+		opt.FS = vfs.OS{}
+	}
+	if opt.Limits == (spool.Limits{}) {
+		opt.Limits = spool.DefaultLimits()
+	}
+	opt.StateDir = filepath.Clean(opt.StateDir)
+	in := &intake{opt: opt, places: wire.SocketPlaces(opt.StateDir), spool: filepath.Join(opt.StateDir, "spool")}
+	in.lock = in.lockPrefix()
+	if opt.Socket != "" {
+		in.places = []string{opt.Socket}
+	}
+	return in
+}
+
+// lockPrefix is a folder where a lock file can be made: the state folder, else the private one of the fallback socket.
+func (in *intake) lockPrefix() string {
+	short := in.places[len(in.places)-1]
+	for _, prefix := range []string{in.opt.StateDir + "/", strings.TrimSuffix(short, "sock")} {
+		dir := filepath.Dir(prefix + "x")
+		if os.MkdirAll(dir, vfs.DirMode) != nil || !private(dir) {
+			continue
+		}
+		// Made and kept: whether a folder can be written in is only known by trying.
+		f, err := os.OpenFile(prefix+"start.lock", os.O_CREATE|os.O_RDWR, vfs.FileMode)
+		if err == nil {
+			_ = f.Close() // nothing was written
+			return prefix
+		}
+	}
+	return ""
+}
+
+// trySlot takes one of the eight locks, without waiting.
+func (in *intake) trySlot() (*flock.Flock, bool) {
+	if in.lock == "" {
+		return nil, false
+	}
+	first := rand.IntN(slots)
+	for i := range slots {
+		l := in.flock(fmt.Sprintf("intake.%d.lock", (first+i)%slots))
+		if ok, err := l.TryLock(); ok && err == nil {
+			return l, true
+		}
+	}
+	return nil, false
+}
+
+func (in *intake) flock(name string) *flock.Flock {
+	return flock.New(in.lock+name, flock.SetPermissions(vfs.FileMode))
+}
+
+// readRequest reads a header line and its payload. io.EOF means that there is no request.
+func readRequest(r io.Reader) (req wire.Request, payload []byte, err error) {
+	br := bufio.NewReaderSize(r, 64<<10)
+	var line []byte
+	for {
+		part, err := br.ReadSlice('\n')
+		line = append(line, part...)
+		if len(line) > wire.MaxLine {
+			return req, nil, ErrLineSize
+		}
+		if err == nil {
+			break
+		}
+		if errors.Is(err, io.EOF) && len(line) == 0 {
+			return req, nil, io.EOF
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return req, nil, fmt.Errorf("%w: %d bytes without an end", ErrNoRequest, len(line))
+		}
+	}
+	if err := json.Unmarshal(line, &req); err != nil {
+		return req, nil, fmt.Errorf("%w: %w", ErrNoRequest, err)
+	}
+	if req.Len < 0 || req.Len > wire.MaxPayload {
+		return req, nil, fmt.Errorf("%w: a payload of %d bytes", ErrNoRequest, req.Len)
+	}
+	var buf bytes.Buffer
+	n, err := io.Copy(&buf, io.LimitReader(br, int64(req.Len)))
+	if err != nil || int(n) < req.Len { // the hook was killed, or gave up filling a pipe
+		req.Len, req.Cut = int(n), true
+	}
+	req.Spooled = time.Now().UnixMilli() // from here on nobody waits for the answer
+	return req, buf.Bytes(), nil
+}
+
+// encode gives the header line of a request.
+func encode(req wire.Request) ([]byte, error) {
+	line, err := json.Marshal(req)
+	if err != nil {
+		return nil, fmt.Errorf("encode request %s: %w", req.ID, err)
+	}
+	return append(line, '\n'), nil
+}
+
+// keep spools the event, redacted.
+func (in *intake) keep(req wire.Request, payload []byte) error {
+	if in.opt.Redact == nil {
+		return errors.Join(ErrDropped, in.count())
+	}
+	if len(payload) > 0 {
+		payload = in.opt.Redact(req.Agent, req.Event, payload)
+	}
+	if len(req.Body) > 0 {
+		req.Body = in.opt.Redact(req.Agent, req.Event, req.Body)
+		if !json.Valid(req.Body) {
+			req.Body, req.Cut = nil, true
+		}
+	}
+	req.Len = len(payload)
+	header, err := encode(req)
+	if err != nil {
+		return errors.Join(err, in.count())
+	}
+	dropped, err := spool.Write(in.opt.FS, in.spool, in.opt.Limits, header, payload, time.Now())
+	if err != nil {
+		return errors.Join(fmt.Errorf("%w: %w", ErrDropped, err), in.count())
+	}
+	if dropped > 0 {
+		return fmt.Errorf("spool event %s: %w: %d, for room", req.ID, ErrDropped, dropped)
+	}
+	return nil
+}
+
+// count notes one lost event.
+func (in *intake) count() error { return spool.Count(in.opt.FS, in.spool, 1) }

@@ -1,0 +1,57 @@
+package lookup
+
+import (
+	"context"
+	"fmt"
+
+	"belay/checkpoint"
+	"belay/checkpoint/filestore"
+	"belay/internal/statedir"
+)
+
+// Shown is what `belay show` tells of one session.
+type Shown struct {
+	Session     SessionStatus        `json:"session"`
+	Checkpoints []checkpoint.Meta    `json:"checkpoints"`
+	Number      uint64               `json:"number,omitempty"` // of the one shown
+	Text        string               `json:"text,omitempty"`   // its file, as it is
+	State       *checkpoint.State    `json:"state"`
+	Damaged     []string             `json:"damaged,omitempty"`
+	Children    []checkpoint.Child   `json:"children,omitempty"`
+	Messages    []checkpoint.Message `json:"-"`
+}
+
+// Show reads one session and one of its checkpoints: the newest whole one when number is 0.
+func (f Folder) Show(ctx context.Context, n statedir.Name, number uint64) (Shown, error) {
+	s, err := f.pick(ctx, Question{Name: n})
+	if err != nil {
+		return Shown{}, err
+	}
+	out := Shown{Session: StatusOf(s, s.LastEvent), State: s, Children: s.Children, Messages: s.Messages}
+	store, err := filestore.Open(f.Dir.FS, f.Dir.Root)
+	if err != nil {
+		return out, err
+	}
+	if out.Checkpoints, err = store.List(ctx, s.Key); err != nil {
+		return out, err
+	}
+	for _, m := range out.Checkpoints {
+		if number != 0 && m.Number != number {
+			continue
+		}
+		data, err := store.Get(ctx, s.Key, m.Number)
+		if err == nil {
+			_, err = checkpoint.Decode(data)
+		}
+		if err != nil {
+			out.Damaged = append(out.Damaged, fmt.Sprintf("checkpoint %d: %v", m.Number, err))
+			continue
+		}
+		out.Number, out.Text = m.Number, string(data)
+		return out, nil
+	}
+	if number != 0 {
+		return out, fmt.Errorf("checkpoint %d of %s: %w", number, s.Key, checkpoint.ErrNotFound)
+	}
+	return out, nil
+}

@@ -1,0 +1,261 @@
+// Package statedir knows the layout of the state folder (design section 8) and reads sessions from it: the last saved
+// state with the journal's later events folded in. It needs no daemon and disturbs none: readers take no lock, cut nothing
+// and write nothing.
+package statedir
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"belay/checkpoint"
+	"belay/checkpoint/journal"
+	"belay/internal/vfs"
+)
+
+// Errors of a state folder.
+var (
+	// ErrForeign: the folder, or one in it, is not this user's alone; nothing is read from it.
+	ErrForeign = errors.New("not this user's own folder")
+	// ErrNotFound: no such session here.
+	ErrNotFound = errors.New("no such session")
+)
+
+const maxState = 16 << 20 // bytes of a state file that are read
+
+// Dir is a state folder.
+type Dir struct {
+	Root string
+	FS   vfs.FS
+}
+
+// Paths in the folder.
+func (d Dir) Journal() string  { return filepath.Join(d.Root, "journal") }
+func (d Dir) Spool() string    { return filepath.Join(d.Root, "spool") }
+func (d Dir) Lock() string     { return filepath.Join(d.Root, "belay.lock") }
+func (d Dir) Log() string      { return filepath.Join(d.Root, "belay.log") }
+func (d Dir) Breaker() string  { return filepath.Join(d.Root, "breaker.json") }
+func (d Dir) Beat() string     { return filepath.Join(d.Root, "beat.json") }
+func (d Dir) Sessions() string { return filepath.Join(d.Root, "sessions") }
+
+// Session is the folder of one session.
+func (d Dir) Session(k checkpoint.Key) string { return filepath.Join(d.Sessions(), k.Dir()) }
+
+func (d Dir) stateFile(k checkpoint.Key) string { return filepath.Join(d.Session(k), "state.json") }
+
+// Make creates the folder for this user alone, or says why it cannot be used.
+func (d Dir) Make() error {
+	if err := d.FS.MkdirAll(d.Root, vfs.DirMode); err != nil {
+		return fmt.Errorf("make the state folder %s: %w", d.Root, err)
+	}
+	return d.Own()
+}
+
+// Own checks that the folder is this user's and closed to others. A folder that is too open is closed when it is ours.
+func (d Dir) Own() error {
+	info, err := os.Stat(d.Root) // the root itself may be a link of the user's own making
+	if err != nil {
+		return fmt.Errorf("look at the state folder: %w", err)
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("state folder %s: %w", d.Root, syscall.ENOTDIR)
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Getuid() {
+		return fmt.Errorf("state folder %s: %w (owner %d)", d.Root, ErrForeign, st.Uid)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		if err := os.Chmod(d.Root, vfs.DirMode); err != nil {
+			return fmt.Errorf("close the state folder %s to others: %w", d.Root, err)
+		}
+	}
+	return nil
+}
+
+// SaveState puts a session's state in place, durably.
+func (d Dir) SaveState(s *checkpoint.State) error {
+	data, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("save state of %s: %w", s.Key, err)
+	}
+	if err := d.FS.MkdirAll(d.Session(s.Key), vfs.DirMode); err != nil {
+		return fmt.Errorf("save state of %s: %w", s.Key, err)
+	}
+	if err := vfs.Replace(d.FS, d.stateFile(s.Key), data); err != nil {
+		return fmt.Errorf("save state of %s: %w", s.Key, err)
+	}
+	return nil
+}
+
+// LoadState reads a saved state; fs.ErrNotExist when there is none.
+func (d Dir) LoadState(k checkpoint.Key) (*checkpoint.State, error) {
+	return d.readState(d.stateFile(k))
+}
+
+func (d Dir) readState(name string) (*checkpoint.State, error) {
+	data, err := vfs.ReadFile(d.FS, name, maxState)
+	if err != nil {
+		return nil, err
+	}
+	return checkpoint.DecodeState(data)
+}
+
+// Report says what a read of the folder met.
+type Report struct {
+	Journal journal.Report
+	Bad     []string // state files that could not be read; the journal and checkpoints stand in for them
+}
+
+// States reads every session that want accepts (nil: all) as it stands now.
+func (d Dir) States(ctx context.Context, want func(checkpoint.Key) bool) (map[checkpoint.Key]*checkpoint.State, Report, error) {
+	states := map[checkpoint.Key]*checkpoint.State{}
+	var rep Report
+	err := d.eachState(func(name string) error {
+		s, err := d.readState(name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			rep.Bad = append(rep.Bad, fmt.Sprintf("%s: %v", name, err))
+		case want == nil || want(s.Key):
+			states[s.Key] = s
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		return nil, rep, err
+	}
+	rep.Journal, err = d.fold(ctx, states, nil, want)
+	return states, rep, err
+}
+
+// fold applies the journal's events to the states. A needle that a record must hold saves decoding the others.
+func (d Dir) fold(ctx context.Context, states map[checkpoint.Key]*checkpoint.State, needle []byte, want func(checkpoint.Key) bool) (journal.Report, error) {
+	return journal.Scan(d.FS, d.Journal(), 0, func(seq uint64, payload []byte) error {
+		if needle != nil && !bytes.Contains(payload, needle) {
+			return nil
+		}
+		var e checkpoint.Event
+		if json.Unmarshal(payload, &e) != nil || want != nil && !want(e.Key) {
+			return nil // a record of a later version, or another session's
+		}
+		s := states[e.Key]
+		if s == nil {
+			s = checkpoint.NewState(e.Key)
+			states[e.Key] = s
+		}
+		if seq > s.Seq {
+			e.Seq = seq
+			s.Apply(e)
+		}
+		return ctx.Err()
+	})
+}
+
+// eachState calls fn with the path of every state file, links left out.
+func (d Dir) eachState(fn func(name string) error) error {
+	agents, err := d.FS.ReadDir(d.Sessions())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list sessions: %w", err)
+	}
+	for _, a := range agents {
+		if !a.IsDir() {
+			continue
+		}
+		dirs, err := d.FS.ReadDir(filepath.Join(d.Sessions(), a.Name()))
+		if err != nil {
+			return fmt.Errorf("list sessions of %s: %w", a.Name(), err)
+		}
+		for _, s := range dirs {
+			if !s.IsDir() {
+				continue
+			}
+			if err := fn(filepath.Join(d.Sessions(), a.Name(), s.Name(), "state.json")); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Name is how a person or a hook names a session. Empty fields match anything.
+type Name struct {
+	Agent, Session, Child, Workspace string
+}
+
+// Matches says whether a session is meant. A session whose id is no UUID belongs to a workspace: it matches from there and
+// from any folder below.
+func (n Name) Matches(k checkpoint.Key, workspace string) bool {
+	if n.Agent != "" && n.Agent != k.Agent || n.Session != "" && n.Session != k.Session || n.Child != k.Child {
+		return false
+	}
+	if n.Workspace == "" || n.Session != "" && k.Workspace == "" {
+		return true
+	}
+	if k.Workspace != "" {
+		workspace = k.Workspace
+	}
+	return n.Workspace == workspace || n.Session != "" && within(n.Workspace, workspace)
+}
+
+func within(path, folder string) bool {
+	return folder == "/" || strings.HasPrefix(path, strings.TrimSuffix(folder, "/")+"/")
+}
+
+// Find reads the sessions that a name means, the newest first. With an exact session id the journal is read for that id
+// alone.
+func (d Dir) Find(ctx context.Context, n Name) ([]*checkpoint.State, Report, error) {
+	var rep Report
+	var found []*checkpoint.State
+	states := map[checkpoint.Key]*checkpoint.State{}
+	var needle []byte
+	if n.Session != "" {
+		needle, _ = json.Marshal(n.Session) // a string always has a JSON form
+	}
+	err := d.eachState(func(name string) error {
+		if n.Session != "" && !strings.HasPrefix(filepath.Base(filepath.Dir(name)), dirPrefix(n)) {
+			return nil
+		}
+		s, err := d.readState(name)
+		if err == nil {
+			states[s.Key] = s
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			rep.Bad = append(rep.Bad, fmt.Sprintf("%s: %v", name, err))
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		return nil, rep, err
+	}
+	want := func(k checkpoint.Key) bool {
+		return (n.Agent == "" || n.Agent == k.Agent) && (n.Session == "" || n.Session == k.Session)
+	}
+	if rep.Journal, err = d.fold(ctx, states, needle, want); err != nil {
+		return nil, rep, err
+	}
+	for _, s := range states {
+		if n.Matches(s.Key, s.Workspace) {
+			found = append(found, s)
+		}
+	}
+	sortNewest(found)
+	return found, rep, nil
+}
+
+// dirPrefix is how the folder names of a session id begin.
+func dirPrefix(n Name) string {
+	k := checkpoint.Key{Agent: "x", Session: n.Session}
+	name := strings.TrimPrefix(k.Dir(), "x/")
+	if len(name) > 80 { // a cut name ends in a hash that account and child change
+		name = name[:80]
+	}
+	return name
+}
