@@ -150,7 +150,7 @@ func TestGarbage(t *testing.T) {
 		{"hole of zeros", slices.Concat(good[:headerSize+recordSize], make([]byte, 2*recordSize), good[headerSize+3*recordSize:]), []uint64{1, 4, 5, 6}, 0},
 		{"bytes put in", slices.Concat(good[:headerSize+recordSize], []byte("!?"), good[headerSize+recordSize:]), []uint64{1, 2, 3, 4, 5, 6}, 0},
 		{"a record with a number that cannot be", slices.Concat(good, record{99, []byte("x")}.appendTo(nil)), []uint64{1, 2, 3, 4, 5, 6}, 0},
-		{"newer version", append([]byte(magic+"\x02"), good[8:]...), []uint64{6}, 1},
+		{"newer version", append([]byte(magic+"\x02\x09"), good[9:]...), []uint64{6}, 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

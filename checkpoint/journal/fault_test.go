@@ -322,6 +322,32 @@ func scan2(t *testing.T, m *vfstest.Mem) (got []uint64, r Report) {
 	return got, r
 }
 
+// TestHeaderTellsOfAFailedGroup: the segment after a failed sync names the numbers that may be on disk before it.
+func TestHeaderTellsOfAFailedGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMem(t)
+		f := vfstest.NewFault(m, -1, nil)
+		j := open(t, f, Options{Ahead: -1})
+		stop := run(j)
+		put(t, j, 3)
+		f.FailVerb("sync", syscall.EIO)
+		if err := j.Wait(t.Context(), add(t, j)); !errors.Is(err, ErrMemory) {
+			t.Errorf("got %v, want ErrMemory", err)
+		}
+		f.Heal()
+		time.Sleep(time.Second)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if h, err := decodeHeader(readFile(t, m, segmentName(dir, 4))); err != nil || h != (header{prev: 3, high: 4}) {
+			t.Errorf("got %+v, %v, want prev 3, high 4", h, err)
+		}
+		if got, r := scan(t, m, 0); !slices.Equal(got, numbers(1, 4)) || r.Lost != 0 {
+			t.Errorf("got %v, %+v, want 1..4, once each", got, r)
+		}
+	})
+}
+
 // TestG10UnwritableFolder: where nothing can be made, the journal works in memory and names the folder.
 func TestG10UnwritableFolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -130,33 +129,6 @@ func TestStdin(t *testing.T) {
 	})
 	t.Run("more than is kept", func(t *testing.T) {
 		testBig(t, big+"more", true)
-	})
-	t.Run("never closed", func(t *testing.T) {
-		state := tempState(t)
-		d := serve(t, sock(state), reply(okReply))
-		r, w, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Close()
-		defer w.Close()
-		runs := 0
-		within(t, 250*time.Millisecond, func() run {
-			runs++
-			if _, err := io.WriteString(w, `{"a":1}`); err != nil {
-				t.Error(err)
-			}
-			return hookFrom(t, state, r, nil, "claude-code", "Stop")
-		})
-		list := d.list()
-		if len(list) == 0 {
-			t.Fatal("got no event, want what had come")
-		}
-		for _, g := range list {
-			if !g.req.Cut || g.payload != `{"a":1}` {
-				t.Errorf("got %s with %q, want what had come, marked cut", g.line, g.payload)
-			}
-		}
 	})
 }
 

@@ -249,7 +249,7 @@ func TestH05NobodyAnswers(t *testing.T) {
 }
 
 // TestD17FiftyHooks: 50 clients at once find no daemon; none of the 50 events is lost and one daemon is started. The
-// daemon is this test, which appears when it was started.
+// daemon is this test, which appears when all have asked for one.
 func TestD17FiftyHooks(t *testing.T) {
 	state, ends := tempState(t), tempState(t)
 	var wg sync.WaitGroup

@@ -22,6 +22,9 @@ func hookHeader(h hookCall, in input, from caller) []byte {
 	if in.cut {
 		b = append(b, `,"cut":true`...)
 	}
+	if in.rest {
+		b = append(b, `,"rest":true`...)
+	}
 	b = append(b, `,"len":`...)
 	b = appendInt(b, int64(in.len()))
 	return append(b, "}\n"...)

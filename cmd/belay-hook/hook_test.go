@@ -28,6 +28,7 @@ import (
 const (
 	takeVar = "BELAY_TEST_TAKE" // write what came on stdin into this file
 	realVar = "BELAY_TEST_REAL" // run the real intake, whose daemon never comes up, and leave a file in this folder
+	restVar = "BELAY_TEST_REST" // how long the real intake waits for the rest of a payload
 )
 
 // bin is the folder of the built belay-hook and of a `belay` beside it that is the test binary.
@@ -77,8 +78,10 @@ type spawned struct {
 func fakeBelay() int {
 	state := os.Getenv("BELAY_STATE_DIR")
 	if ends := os.Getenv(realVar); ends != "" {
+		rest, _ := time.ParseDuration(os.Getenv(restVar))
 		_ = intake.Run(context.Background(), os.Stdin, intake.Options{
 			StateDir:    state,
+			RestWait:    rest,
 			Redact:      func(_, _ string, p []byte) []byte { return p },
 			StartDaemon: func() error { return nil },
 		})
@@ -123,18 +126,26 @@ type run struct {
 // writer is not what these tests are about.
 func hook(t *testing.T, state, stdin string, env []string, args ...string) run {
 	t.Helper()
-	f, err := os.CreateTemp(state, "stdin")
+	f := stdinFile(t, stdin)
+	defer f.Close()
+	return hookFrom(t, state, f, env, args...)
+}
+
+// stdinFile is an open file that holds all of a hook's stdin.
+func stdinFile(t *testing.T, stdin string) *os.File {
+	t.Helper()
+	f, err := os.CreateTemp(bin, "stdin")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	_ = os.Remove(f.Name()) // the open file is enough
 	if _, err := f.WriteString(stdin); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		t.Fatal(err)
 	}
-	return hookFrom(t, state, f, env, args...)
+	return f
 }
 
 // hookFrom is hook with an open file as stdin. The client's environment is the given one and little else.
@@ -143,6 +154,12 @@ func hookFrom(t *testing.T, state string, stdin *os.File, env []string, args ...
 	cmd := exec.Command(filepath.Join(bin, "belay-hook"), args...)
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "BELAY_STATE_DIR=" + state}, env...)
 	cmd.Stdin = stdin
+	return runHook(t, cmd)
+}
+
+// runHook runs a client, which must exit 0.
+func runHook(t *testing.T, cmd *exec.Cmd) run {
+	t.Helper()
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	began := time.Now()
@@ -150,7 +167,7 @@ func hookFrom(t *testing.T, state string, stdin *os.File, env []string, args ...
 	r := run{stdout: out.String(), stderr: errs.String(), took: time.Since(began), code: cmd.ProcessState.ExitCode()}
 	r.usage, _ = cmd.ProcessState.SysUsage().(*syscall.Rusage)
 	if err != nil || r.code != 0 {
-		t.Errorf("%v: exit %d, %v, want 0 always", args, r.code, err)
+		t.Errorf("%v: exit %d, %v, want 0 always", cmd.Args[1:], r.code, err)
 	}
 	return r
 }

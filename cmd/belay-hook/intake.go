@@ -5,18 +5,19 @@ import "syscall"
 // pipeGrace is how long the pipe form of an intake's stdin may take beyond the deadline.
 const pipeGrace = 100 * millisecond
 
-// startIntake starts `belay intake` on its own: new session, nothing inherited but the message as its stdin. Content is
-// never in its arguments or environment, which other processes can read. It is not waited for.
-func (c *client) startIntake(msg []byte) {
+// startIntake starts `belay intake` on its own: new session, nothing inherited but the message as its stdin and, with rest,
+// our stdin as descriptor 3 (intake.RestFD). Content is never in its arguments or environment, which other processes can
+// read. It is not waited for.
+func (c *client) startIntake(msg []byte, rest bool) (started bool) {
 	null, err := syscall.Open("/dev/null", syscall.O_RDWR, 0)
 	if err != nil {
 		c.say("open /dev/null: " + err.Error())
-		return
+		return false
 	}
 	stdin, feed, err := stdinOf(msg)
 	if err != nil {
 		c.say("make a pipe: " + err.Error())
-		return
+		return false
 	}
 	if !closeOnExecAll() {
 		for fd := 3; fd < 1024; fd++ {
@@ -29,6 +30,9 @@ func (c *client) startIntake(msg []byte) {
 		Files: []uintptr{uintptr(stdin), uintptr(null), uintptr(null)},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	}
+	if rest {
+		attr.Files = append(attr.Files, 0)
+	}
 	args := []string{"belay", "intake"}
 	if c.socket != "" {
 		args = append(args, "--socket", c.socket)
@@ -37,11 +41,12 @@ func (c *client) startIntake(msg []byte) {
 	_ = syscall.Close(stdin) // with the intake's copy alone left, our writes fail when it dies
 	if err != nil {
 		c.say("start belay intake: " + err.Error())
-		return
+		return false
 	}
 	if feed >= 0 {
 		fill(feed, msg, after(c.end.left()+pipeGrace))
 	}
+	return true
 }
 
 // startBelay starts the belay program beside this one, else the first on PATH.

@@ -7,7 +7,8 @@
 // It promises: exit code 0 whatever happens; one whole document on stdout or nothing; nothing on stderr unless
 // BELAY_DEBUG=1; an end within 100 ms for an event, 1 s where the agent waits for a brief (SessionStart, --wait) or a verb
 // was called, 3 s for verbs that ask something. An event that the daemon did not take goes to a detached `belay intake`,
-// under the same id, so that the daemon can drop doubles.
+// under the same id, so that the daemon can drop doubles. So does one whose payload is not all there in time, with the open
+// stdin: the intake waits for the rest, and the writer's pipe stays open.
 //
 // It does not parse payloads, keep files, start agents or retry in the background. It links package syscall and nothing
 // larger, because what is linked is paid for at each tool call: os, net, fmt and encoding/json would triple its time.
@@ -120,6 +121,12 @@ func (c *client) hook(h hookCall) {
 		c.say("no agent and event, or no state folder: nothing sent")
 		return
 	}
+	if in.rest {
+		if c.startIntake(in.message(hookHeader(h, in, c.from)), true) {
+			return
+		}
+		in.rest, in.cut = false, true // nobody can read on: what came is better than nothing
+	}
 	msg := in.message(hookHeader(h, in, c.from))
 	c.deliver(msg, msg, h.wait)
 }
@@ -152,7 +159,7 @@ func (c *client) deliver(msg, keep []byte, wait bool) {
 		}
 		if !handed {
 			handed = true
-			c.startIntake(keep)
+			c.startIntake(keep, false)
 		}
 		if !wait || c.end.left() <= retryPause {
 			return

@@ -13,8 +13,9 @@ const (
 
 // input is what came on stdin: buf[headRoom:] holds it.
 type input struct {
-	buf []byte
-	cut bool // more came than is kept, or the end was not seen in time
+	buf  []byte
+	cut  bool // more came than is kept, or nobody can wait for the end
+	rest bool // the end was not seen in time: more may come
 }
 
 func (in input) len() int { return len(in.buf) - headRoom }
@@ -30,13 +31,14 @@ func (in input) message(header []byte) []byte {
 }
 
 // readStdin reads to the end of stdin or the deadline. What is over the bound is read and dropped: an agent that writes
-// into a closed pipe may take that as an error of its own.
+// into a closed pipe may take that as an error of its own. For the same reason a slow writer's pipe can be handed on.
 func readStdin(end deadline) input {
 	in := input{buf: make([]byte, headRoom, headRoom+firstRead)}
 	var waste []byte
 	for {
 		if !readable(end) {
-			in.cut = true
+			in.rest = hasWriter(0)
+			in.cut = in.cut || !in.rest
 			return in
 		}
 		room := in.buf[len(in.buf):cap(in.buf)]
@@ -72,6 +74,17 @@ func grown(b []byte) []byte {
 	bigger := make([]byte, len(b), size)
 	copy(bigger[headRoom:], b[headRoom:])
 	return bigger
+}
+
+// hasWriter says whether a descriptor is a pipe or socket, which another process fills for us alone. A terminal is none: who
+// reads on from it in the background takes the user's next words.
+func hasWriter(fd int) bool {
+	var st syscall.Stat_t
+	if syscall.Fstat(fd, &st) != nil {
+		return false
+	}
+	kind := uint32(st.Mode) & syscall.S_IFMT
+	return kind == syscall.S_IFIFO || kind == syscall.S_IFSOCK
 }
 
 // readable waits for bytes or the end on stdin.

@@ -41,7 +41,7 @@ func (a *app) intake(ctx context.Context, in io.Reader) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second) // an intake's own bounds are smaller: 10 s for a slow writer, 2 s
 	defer cancel()
 	return intake.Run(ctx, in, intake.Options{
 		StateDir: root, Socket: a.socket,

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -34,6 +33,9 @@ const (
 	exitFindings = 6 // doctor found something
 )
 
+// errUsage: wrong flags or arguments.
+var errUsage = errors.New("wrong use")
+
 // coded is an error with its exit code and a line that says what to do.
 type coded struct {
 	err  error
@@ -43,6 +45,12 @@ type coded struct {
 
 func (c *coded) Error() string { return c.err.Error() }
 func (c *coded) Unwrap() error { return c.err }
+
+// usage is a complaint about the command line. Without a hint, the command's help is named.
+type usage struct{ what, hint string }
+
+func (u *usage) Error() string        { return u.what }
+func (u *usage) Is(target error) bool { return target == errUsage }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -63,10 +71,12 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 		return exitOK
 	}
 	if errors.Is(err, syscall.EPIPE) {
-		return exitOK // `belay list | head`
+		return exitOK // `belay list | head`: the reader has what it wanted
 	}
 	code, hint := explain(err, cmd)
-	fmt.Fprintf(errOut, "belay: %v\n", err)
+	for line := range strings.SplitSeq(err.Error(), "\n") { // several faults are several lines
+		fmt.Fprintf(errOut, "belay: %s\n", printable(line))
+	}
 	if hint != "" {
 		fmt.Fprintln(errOut, hint)
 	}
@@ -79,7 +89,13 @@ func explain(err error, cmd *cobra.Command) (code int, hint string) {
 	if errors.As(err, &c) {
 		return c.code, c.hint
 	}
+	var u *usage
+	if errors.As(err, &u) && u.hint != "" {
+		return exitUsage, u.hint
+	}
 	switch {
+	case errors.Is(err, errUsage):
+		return exitUsage, cmd.CommandPath() + " --help shows what it takes."
 	case errors.Is(err, wire.ErrNoDaemon):
 		return exitNoDaemon, "Start it: belay daemon &   (an agent's hook starts it by itself)"
 	case errors.Is(err, daemon.ErrRunning):
@@ -94,41 +110,6 @@ func explain(err error, cmd *cobra.Command) (code int, hint string) {
 		return exitUsage, fmt.Sprintf("Give at least --max-bytes %d.", recovery.MinBytes)
 	case errors.Is(err, statedir.ErrForeign):
 		return exitFailed, "belay reads and writes only in a folder of your own; see BELAY_STATE_DIR."
-	case isUsage(err):
-		return exitUsage, "belay " + strings.TrimPrefix(cmd.CommandPath()+" --help", "belay ") + " shows the flags."
 	}
 	return exitFailed, ""
-}
-
-var errUsage = errors.New("wrong use")
-
-// isUsage knows cobra's own complaints, which have no type.
-func isUsage(err error) bool {
-	if errors.Is(err, errUsage) {
-		return true
-	}
-	for _, words := range []string{"unknown command", "unknown flag", "unknown shorthand", "accepts ", "requires ", "invalid argument", "flag needs an argument", "required flag"} {
-		if strings.HasPrefix(err.Error(), words) {
-			return true
-		}
-	}
-	return false
-}
-
-// version is that of the build: the module's, or the commit's.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	v := info.Main.Version
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && len(s.Value) >= 12 && (v == "" || v == "(devel)") {
-			v = s.Value[:12]
-		}
-	}
-	if v == "" {
-		v = "(devel)"
-	}
-	return v
 }

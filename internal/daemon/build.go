@@ -244,37 +244,33 @@ func (s *session) store(ctx context.Context, c *checkpoint.Checkpoint) error {
 		}
 		m := c.Meta()
 		m.Bytes = int64(len(data))
+		s.prune(ctx, m.Bytes)
 		err = s.d.store.Put(ctx, s.key, m, data)
-		if errors.Is(err, checkpoint.ErrExists) && try < 3 {
-			list, lerr := s.d.store.List(ctx, s.key)
-			if lerr != nil || len(list) == 0 {
-				return err
-			}
-			c.Number = list[0].Number + 1 // a crash lost the journal's memory of these
-			continue
-		}
-		if err != nil {
+		if !errors.Is(err, checkpoint.ErrExists) || try == 3 {
 			return err
 		}
-		break
+		list, lerr := s.d.store.List(ctx, s.key)
+		if lerr != nil || len(list) == 0 {
+			return err
+		}
+		c.Number = list[0].Number + 1 // a crash lost the journal's memory of these
 	}
-	return s.prune(ctx)
 }
 
-// prune applies the retention. Its failure is told, and is no failure of the checkpoint.
-func (s *session) prune(ctx context.Context) error {
+// prune applies the retention before a checkpoint of some bytes is added, so that the budget holds at every moment. Its
+// failure is told, and is no failure of the checkpoint.
+func (s *session) prune(ctx context.Context, room int64) {
 	list, err := s.d.store.List(ctx, s.key)
 	if err != nil {
 		s.d.log.Warn("list for pruning", zap.Stringer("session", s.key), zap.Error(err))
-		return nil
+		return
 	}
-	for _, n := range checkpoint.Prune(list, s.d.opt.Retention, time.Now()) {
+	for _, n := range checkpoint.Prune(list, s.d.opt.Retention.Room(room), time.Now()) {
 		if err := s.d.store.Delete(ctx, s.key, n); err != nil {
 			s.d.log.Warn("prune", zap.Stringer("session", s.key), zap.Uint64("number", n), zap.Error(err))
-			return nil
+			return
 		}
 	}
-	return nil
 }
 
 // wrote folds in how a build ended.

@@ -4,9 +4,9 @@
 // hands the event over with the id that it came with, and else keeps it in the spool, redacted. After a handover it also
 // empties the spool, because events of other intakes may lie there that the daemon looked for before they came.
 //
-// It promises: it ends within Options.Wait and a little; it never kills; at most eight intakes of one state folder wait at
-// the same time (others spool at once and end); of many at once one starts the daemon; no event goes without being handed
-// over, spooled or counted as dropped; nothing unredacted reaches a disk.
+// It promises: it ends within Options.Wait and a little, after the rest of a slow payload is there; it never kills; at most
+// eight intakes of one state folder wait at the same time (others spool at once and end); of many at once one starts the
+// daemon; no event goes without being handed over, spooled or counted as dropped; nothing unredacted reaches a disk.
 //
 // It does not promise the order of events that are handed over while a daemon starts: their time is in the id and in the
 // request's "spooled".
@@ -62,9 +62,11 @@ type Options struct {
 	StartDaemon func() error
 	// Redact removes secrets from a payload before it is spooled. The body of a verb goes through it too and must still
 	// be JSON then.
-	Redact func(agent, event string, payload []byte) []byte
-	Wait   time.Duration // 0 means 2 s
-	FS     vfs.FS        // of the spool; nil means the real one
+	Redact   func(agent, event string, payload []byte) []byte
+	Wait     time.Duration // for the daemon; 0 means 2 s
+	RestWait time.Duration // for the rest of a payload; 0 means 10 s
+	RestFD   int           // where that rest comes from; 0 means the descriptor RestFD
+	FS       vfs.FS        // of the spool; nil means the real one
 }
 
 type intake struct {
@@ -79,8 +81,6 @@ type intake struct {
 // is lost. `belay intake` exits 0 in any case.
 func Run(ctx context.Context, stdin io.Reader, opt Options) error {
 	in := newIntake(opt)
-	ctx, cancel := context.WithTimeout(ctx, in.opt.Wait)
-	defer cancel()
 	if d, ok := stdin.(interface{ SetReadDeadline(time.Time) error }); ok {
 		_ = d.SetReadDeadline(time.Now().Add(in.opt.Wait)) // a file has no deadline and needs none
 	}
@@ -89,8 +89,17 @@ func Run(ctx context.Context, stdin io.Reader, opt Options) error {
 	if err != nil && !empty {
 		return errors.Join(err, in.count())
 	}
-	err = nil
-	if slot, got := in.trySlot(); got {
+	if req.Rest {
+		payload = in.readRest(ctx, &req.Request, payload)
+	}
+	return in.deliver(ctx, req.Request, payload, empty)
+}
+
+// deliver hands the request over, else spools it.
+func (in *intake) deliver(ctx context.Context, req wire.Request, payload []byte, empty bool) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, in.opt.Wait)
+	defer cancel()
+	if slot, got := in.trySlot("intake"); got {
 		defer func() { _ = slot.Unlock() }() // the end of the process would do it
 		switch err = in.handOver(ctx, req, payload, empty); {
 		case err == nil:
@@ -116,6 +125,12 @@ func Run(ctx context.Context, stdin io.Reader, opt Options) error {
 func newIntake(opt Options) *intake {
 	if opt.Wait <= 0 {
 		opt.Wait = defaultWait
+	}
+	if opt.RestWait <= 0 {
+		opt.RestWait = defaultRestWait
+	}
+	if opt.RestFD == 0 {
+		opt.RestFD = RestFD
 	}
 	if opt.FS == nil {
 		opt.FS = vfs.OS{}
@@ -150,14 +165,14 @@ func (in *intake) lockPrefix() string {
 	return ""
 }
 
-// trySlot takes one of the eight locks, without waiting.
-func (in *intake) trySlot() (*flock.Flock, bool) {
+// trySlot takes one of the eight locks of a kind, without waiting.
+func (in *intake) trySlot(kind string) (*flock.Flock, bool) {
 	if in.lock == "" {
 		return nil, false
 	}
 	first := rand.IntN(slots)
 	for i := range slots {
-		l := in.flock(fmt.Sprintf("intake.%d.lock", (first+i)%slots))
+		l := in.flock(fmt.Sprintf("%s.%d.lock", kind, (first+i)%slots))
 		if ok, err := l.TryLock(); ok && err == nil {
 			return l, true
 		}
@@ -169,8 +184,14 @@ func (in *intake) flock(name string) *flock.Flock {
 	return flock.New(in.lock+name, flock.SetPermissions(vfs.FileMode))
 }
 
+// request is the line that belay-hook writes.
+type request struct {
+	wire.Request
+	Rest bool `json:"rest"` // the payload goes on at RestFD; for intakes alone
+}
+
 // readRequest reads a header line and its payload. io.EOF means that there is no request.
-func readRequest(r io.Reader) (req wire.Request, payload []byte, err error) {
+func readRequest(r io.Reader) (req request, payload []byte, err error) {
 	br := bufio.NewReaderSize(r, 64<<10)
 	var line []byte
 	for {
@@ -195,12 +216,12 @@ func readRequest(r io.Reader) (req wire.Request, payload []byte, err error) {
 	if req.Len < 0 || req.Len > wire.MaxPayload {
 		return req, nil, fmt.Errorf("%w: a payload of %d bytes", ErrNoRequest, req.Len)
 	}
+	req.Spooled = time.Now().UnixMilli() // from here on nobody waits for the answer
 	var buf bytes.Buffer
 	n, err := io.Copy(&buf, io.LimitReader(br, int64(req.Len)))
 	if err != nil || int(n) < req.Len { // the hook was killed, or gave up filling a pipe
-		req.Len, req.Cut = int(n), true
+		req.Len, req.Cut, req.Rest = int(n), true, false // a rest would follow a hole
 	}
-	req.Spooled = time.Now().UnixMilli() // from here on nobody waits for the answer
 	return req, buf.Bytes(), nil
 }
 

@@ -272,13 +272,13 @@ func TestWithoutASlotItSpoolsAtOnce(t *testing.T) {
 	opt.Wait = time.Minute // it must not wait
 	in := newIntake(opt)
 	for range slots {
-		l, ok := in.trySlot()
+		l, ok := in.trySlot("intake")
 		if !ok {
 			t.Fatal("no slot where eight should be free")
 		}
 		defer l.Unlock()
 	}
-	if _, ok := in.trySlot(); ok {
+	if _, ok := in.trySlot("intake"); ok {
 		t.Fatal("a ninth slot")
 	}
 	if err := Run(t.Context(), event("id-9", "p"), opt); err != nil {
@@ -440,7 +440,7 @@ func FuzzReadRequest(f *testing.F) {
 		if req.Len != len(payload) || !bytes.Contains(data, payload) {
 			t.Errorf("%q: got length %d and payload %q", data, req.Len, payload)
 		}
-		if _, err := encode(req); err != nil {
+		if _, err := encode(req.Request); err != nil {
 			t.Errorf("%q: %v", data, err)
 		}
 	})

@@ -8,7 +8,7 @@ const maxHeader = 8 << 10
 // matchAuthorization finds the value of an Authorization header in a request, a map or a call that sets it.
 func matchAuthorization(t *text, at, after int) (span, bool) {
 	p, ok := t.separator(after, sepHeader)
-	if !ok {
+	if !ok || wordBefore(t.s, at) && isAlnum(t.s[at-1]) {
 		return span{}, false
 	}
 	word := run(t.s, p.begin, isWord)
@@ -30,7 +30,7 @@ func matchAuthorization(t *text, at, after int) (span, bool) {
 	}
 	end := t.bareEnd(begin, min(p.hi, begin+maxJudged))
 	v := t.s[begin:end]
-	if len(v) < 8 || isPlaceholder(v) || !hasDigits(v) && len(v) < 20 || isCode(v, t.charAt(end)) {
+	if len(v) < 8 || isPlaceholder(v) || !hasDigits(v) && count(v).turns < 6 || isPath(v) || isCode(v, t.charAt(end)) {
 		return span{}, false
 	}
 	if scheme != "" && begin == p.begin && !looksKey(v) && len(v) < 16 {

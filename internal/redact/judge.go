@@ -8,12 +8,15 @@ import (
 // judge says whether a value under a telling name is a secret. after is the character behind it, dsn is set in a list of
 // connection parameters.
 func judge(v string, p place, cl class, after byte, dsn bool) bool {
-	if isPlaceholder(v) || isPath(v) {
+	if isPlaceholder(v) || isPath(v) || cl != password && (isNumber(v) || isNameLike(v)) {
 		return false
 	}
 	n := count(v)
 	if p.quote == 0 && isCode(v, after) && !(p.upper && !p.spaced) {
 		return false
+	}
+	if p.quote == 0 && p.spaced && strings.IndexByte(v, '_') > 0 && isEnvName(v) {
+		return false // NAME = OTHER_NAME
 	}
 	switch cl {
 	case password:
@@ -53,12 +56,12 @@ func judgeStrong(v string, p place, n counts) bool {
 		return len(v) >= 12 && n.digit >= 2 && looksKey(v)
 	}
 	if p.quote == 0 && !p.upper {
-		return (n.digit >= 2 || len(v) >= 16 && looksKey(v)) && !isType(v) && !isNameLike(v)
+		return (n.digit >= 2 || len(v) >= 16 && looksKey(v)) && !isType(v)
 	}
 	if n.digit == 0 {
 		return n.special > 0 && len(v) >= 10 || len(v) >= 20 && n.turns >= 6 && n.other == 0
 	}
-	return n.digit >= 3 || !isNameLike(v)
+	return true
 }
 
 // counts is what a value is made of.
@@ -193,6 +196,12 @@ func isHash(v string) bool {
 	return strings.HasPrefix(v, "sha256-") || strings.HasPrefix(v, "sha512-") || strings.HasPrefix(v, "sha1-")
 }
 
+// isNumber says whether a value is a number of a program: 0x5345434d.
+func isNumber(v string) bool {
+	v = strings.TrimLeft(v, "-+")
+	return len(v) <= 20 && strings.HasPrefix(v, "0x") && run(v, 2, func(c byte) bool { return isHex(c) || c == '_' }) == len(v)
+}
+
 // isUUID says whether a value has the form of a UUID.
 func isUUID(v string) bool {
 	if len(v) != 36 {
@@ -223,10 +232,10 @@ func isNameLike(v string) bool {
 	lower := strings.ToLower(v)
 	for _, w := range []string{"passw", "token", "secret", "apikey", "api_key", "api-key", "credential", "bearer"} {
 		if strings.Contains(lower, w) {
-			return count(v).digit < 3
+			return count(v).digit < 5
 		}
 	}
-	return false
+	return strings.Contains(lower, "key") && run(v, 0, isUnder) == len(v) && count(v).digit < 5
 }
 
 // isSentence tells prose from a passphrase: prose has small words.

@@ -25,7 +25,7 @@ func matchNamed(cl class) matcher {
 		if escaped(t.s, at) && cl == weak {
 			return span{}, false
 		}
-		trigger := t.s[at:after]
+		trigger := strings.ToLower(t.s[at:after])
 		begin := at
 		for begin > t.done && at-begin < maxNamePart && isName(t.s[begin-1]) && wordBefore(t.s, begin) {
 			begin--
@@ -37,7 +37,7 @@ func matchNamed(cl class) matcher {
 			end--
 		}
 		name := t.s[begin:end]
-		if begin < end && otherThing(name, t.s[after:max(after, end)], cl) {
+		if trigger == "_auth" && end > after || begin < end && otherThing(name, t.s[after:max(after, end)], cl) {
 			return span{}, false
 		}
 		sep := sepAssign
@@ -48,9 +48,21 @@ func matchNamed(cl class) matcher {
 		if !ok {
 			return span{}, false
 		}
+		if p.quote != 0 && !isQuote(t.charAt(end)) && t.quotedSince(begin, p) {
+			return span{}, false // "NAME=" + value: the quote closes
+		}
 		p.upper = isEnvName(name)
 		return t.value(p, cl)
 	}
+}
+
+// quotedSince says whether the same quote as that of the value stands just before the name.
+func (t *text) quotedSince(begin int, p place) bool {
+	i := begin - 1
+	for i > 0 && t.s[i-1] == '\\' && begin-i <= p.depth+1 {
+		i--
+	}
+	return i >= 0 && t.s[begin-1] == p.quote && begin-1-i == p.depth
 }
 
 // otherWords end the names of things that are about a secret, and are none.

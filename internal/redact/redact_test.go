@@ -125,9 +125,9 @@ var secretCases = []struct{ text, gone, kind string }{
 	{"SK" + hex32, hex32, "twilio-key"},
 	{"sbp_" + hex32 + "00112233", hex32, "supabase-key"},
 	{"AGE-SECRET-KEY-1" + strings.Repeat("QZ3X", 14) + "QQ", "QZ3XQZ3X", "age-key"},
-	{"id,AKIAQZ3XQZ3XQZ3XQZ3X,wJalrXUtnFEMIzK7MDENGzbPxRfiCYzSAMPLEKEY", "wJalrXUtnFEMI", "aws-key"},
+	{"id,AKIAQZ3XQZ3XQZ3XQZ3X,wJalrXUtnFEMIzK7MDENGzbPxRfiCYEXAMPLEKEY", "wJalrXUtnFEMI", "aws-key"},
 	{"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abc-_123", "eyJzdWIi", "jwt"},
-	{"aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYzSAMPLEKEY", "wJalr", "secret"},
+	{"aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "wJalr", "secret"},
 	{"DATABASE_URL=postgres://app:s3cr3t-pw@db:5432/x", "s3cr3t-pw", "password"},
 	{"redis://:hunter2@cache:6379", "hunter2", "password"},
 	{`https:\/\/bob:hunter2@host\/x`, "hunter2", "password"},
@@ -149,6 +149,7 @@ var secretCases = []struct{ text, gone, kind string }{
 	{"export DB_PASS='let me in please1'", "let me in", "password"},
 	{"PGPASSWORD=postgres psql", "postgres ", "password"},
 	{"password: hunter2", "hunter2", "password"},
+	{"-H \"PRIVATE-TOKEN: a1b2c3d4e5\"", "a1b2c3d4e5", "token"},
 	{"passwd = \"hunter2\"", "hunter2", "password"},
 	{"'password' => 'tr0ub4dor'", "tr0ub4dor", "password"},
 	{"host=db user=app password=letmein dbname=x", "letmein", "password"},
@@ -226,7 +227,7 @@ var notSecrets = []string{
 	"private key of the server", "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----", "-----BEGIN PUBLIC KEY-----\nMFkw\n-----END PUBLIC KEY-----",
 	"a = \"-----BEGIN PRIVATE KEY-----\"\nb = \"-----END PRIVATE KEY-----\"", "mysql -u root -p", "mysql -P 3306 db",
 	"https://docs.github.com/en/webhooks/about", "password\nhunter22", "token =\nabc123def456", "secret: the value of the thing",
-	"Set-Cookie: name", "cookie: a small cake",
+	"env = append(env, \"PWD=\"+dir, \"x\")", "PrivateKey: testRSA2048PrivateKey", "SIOCTOKEN = 0x3f879678", "Set-Cookie: name", "cookie: a small cake",
 }
 
 func TestNotSecretsStay(t *testing.T) {

@@ -233,7 +233,7 @@ func (r *reader) head() (headPart, error) {
 	c := collector{session: r.session, child: r.src.Child, seen: jsonl.NewSeen(seenIDs)}
 	var h headPart
 	span, err := r.file.Read(jsonl.Pos{}, jsonl.Options{Max: firstHead}, func(line jsonl.Line) bool {
-		if c.line(line); !c.hasPrompt() {
+		if c.line(line); !c.has(isPrompt) {
 			return true
 		}
 		h.ids = append(h.ids, recordID(line.Data))
@@ -264,10 +264,11 @@ func (r *reader) head() (headPart, error) {
 	return h, nil
 }
 
-// newest finds where first sight's newest part begins.
+// newest finds where first sight's newest part begins: enough prompts or a compaction end it, but not before an answer of the
+// model's was met, since that is what a recovery needs most.
 func (r *reader) newest(size int64) (start int64, err error) {
 	start = size
-	prompts, bytes := 0, 0
+	prompts, bytes, enough, answered := 0, 0, false, false
 	err = r.file.Backward(size, firstRaw, func(line jsonl.Line) bool {
 		start = line.Off
 		if !matters(line.Data) {
@@ -275,13 +276,15 @@ func (r *reader) newest(size int64) (start int64, err error) {
 		}
 		bytes += min(len(line.Data), firstRecord)
 		c := collector{session: r.session, child: r.src.Child, seen: jsonl.NewSeen(1)}
-		if mayTurn(line.Data) {
+		if mayTurn(line.Data) || !answered && mayAnswer(line.Data) {
 			c.line(line)
 		}
-		if c.hasPrompt() {
+		if c.has(isPrompt) {
 			prompts++
 		}
-		return prompts < firstPrompts && bytes < firstBytes && !c.hasCompaction()
+		answered = answered || c.has(isAnswer)
+		enough = enough || prompts >= firstPrompts || c.has(isCompaction)
+		return bytes < firstBytes && !(enough && answered)
 	})
 	return start, err
 }

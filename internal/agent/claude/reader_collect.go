@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,22 +29,14 @@ func isPrompt(e checkpoint.Entry) bool {
 	return e.Kind == checkpoint.EntryUser && !e.Aside && e.Child == "" && e.Session == ""
 }
 
-func (c *collector) hasPrompt() bool {
-	for _, e := range c.entries {
-		if isPrompt(e) {
-			return true
-		}
-	}
-	return false
+func isAnswer(e checkpoint.Entry) bool {
+	return e.Kind == checkpoint.EntryAssistant && !e.Aside && e.Text != "" && e.Child == "" && e.Session == ""
 }
 
-func (c *collector) hasCompaction() bool {
-	for _, e := range c.entries {
-		if e.Kind == checkpoint.EntryCompaction {
-			return true
-		}
-	}
-	return false
+func isCompaction(e checkpoint.Entry) bool { return e.Kind == checkpoint.EntryCompaction }
+
+func (c *collector) has(what func(checkpoint.Entry) bool) bool {
+	return slices.ContainsFunc(c.entries, what)
 }
 
 // line takes one line of the file.

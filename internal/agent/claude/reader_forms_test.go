@@ -173,7 +173,7 @@ func TestFirstStage(t *testing.T) {
 		{`{"type":"api-request-blob","message":{"role":"user","content":[{"type":"text","text":"` + pad + `"}]}}`, false},
 		{`{"type":"file-history-snapshot","snapshot":{}}`, false},
 		{`{"parentUuid":null,"type":"progress","data":{"type":"hook_progress"},"uuid":"x"}`, false},
-		{`{"parentUuid":null,"attachment":{"type":"prompt_snapshot","tools":[{"role":"user"},"` + pad + `"]},"type":"attachment","uuid":"x"}`, false},
+		{`{"parentUuid":null,"attachment":{"type":"prompt_snapshot","tools":["` + pad + `",{"role":"user"},"` + pad + `"]},"type":"attachment","uuid":"x"}`, false},
 		{`{"parentUuid":null,"attachment":{"type":"hook_success","stdout":"<belay-record k=\"a\">"},"type":"attachment","uuid":"x"}`, true},
 		{`{"message":{"content":"` + pad + pad + `"},"type" : "user","x":"` + pad + `"}`, true},
 		{`{"type":"pr-link","x":"a{"type":"assistant","uuid":"u","parentUuid":null}`, true},

@@ -212,6 +212,11 @@ func mayTurn(line []byte) bool {
 	return mayBreak(line) || bytes.Contains(line, []byte(`"user"`)) && !bytes.Contains(line, []byte(`"tool_result"`))
 }
 
+// mayAnswer says whether a line can hold words of the model.
+func mayAnswer(line []byte) bool {
+	return bytes.Contains(line, []byte(`"assistant"`)) && bytes.Contains(line, []byte(`"text"`))
+}
+
 // recordID is the id under which a record is remembered.
 func recordID(line []byte) string {
 	key := []byte(`"uuid":"`)

@@ -40,15 +40,16 @@ func (r *reader) firstSight(p *page) (jsonl.Pos, error) {
 	return pos, nil
 }
 
-// window walks backward to where the newest part begins: at the prompt before which enough are seen, at a compaction or a
-// reset, or at the line that makes it large enough. It does not go before from.
+// window walks backward to where the newest part begins: at the prompt before which enough are seen or at a compaction, but
+// not before an answer of the model's was met; at a reset, or at the line that makes it large enough. It does not go before
+// from.
 func (r *reader) window(from int64) (off int64, err error) {
 	size, err := r.file.Size()
 	if err != nil {
 		return 0, err
 	}
 	off = from // when no line ends behind it
-	asks := 0
+	asks, enough, answered := 0, false, false
 	err = r.file.Backward(size, windowBytes+jsonl.MaxLine, func(line jsonl.Line) bool {
 		if line.Off < from {
 			off = from
@@ -58,12 +59,34 @@ func (r *reader) window(from int64) (off int64, err error) {
 		switch boundary(line.Data) {
 		case typeMessage:
 			asks++
-		case typeCompaction, typeReset:
+		case typeCompaction:
+			enough = true
+		case typeReset:
 			return false
 		}
-		return asks < windowAsks && size-off < windowBytes
+		answered = answered || answers(line.Data)
+		enough = enough || asks >= windowAsks
+		return !(enough && answered) && size-off < windowBytes
 	})
 	return off, err
+}
+
+// answers says whether a line holds words of the model.
+func answers(data []byte) bool {
+	if !bytes.Contains(data, []byte(`"assistant"`)) {
+		return false
+	}
+	rec, ok := parse(data, 0)
+	if !ok || rec.typ != typeMessage {
+		return false
+	}
+	msg := parseMessage(rec.message)
+	for _, e := range (&mapper{}).entries(rec, msg, "") {
+		if e.Kind == checkpoint.EntryAssistant && !e.Aside && e.Text != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // boundary names what a line is to the window: a prompt of the user's (typeMessage), a compaction, a reset, or nothing.

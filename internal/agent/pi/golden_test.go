@@ -128,7 +128,7 @@ func TestCutsAndResumes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := readable(whole(t, file, false).Entries)
+		want := whole(t, file, false).Entries
 		dir := t.TempDir()
 		for i := range 50 {
 			n := len(data) * i / 49
@@ -147,9 +147,9 @@ func TestCutsAndResumes(t *testing.T) {
 			}
 			add(t, path, string(data[n:]))
 			rest := once(t, path, part.Cursor, checkpoint.ReadOptions{})
-			got := readable(append(part.Entries, rest.Entries...))
+			got := append(part.Entries, rest.Entries...)
 			if !slices.Equal(got, want) {
-				t.Fatalf("%s cut at %d: got\n%s\nwant\n%s", file, n, strings.Join(got, "\n"), strings.Join(want, "\n"))
+				t.Fatalf("%s cut at %d: got\n%s\nwant\n%s", file, n, strings.Join(readable(got), "\n"), strings.Join(readable(want), "\n"))
 			}
 		}
 	}

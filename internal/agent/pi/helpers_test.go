@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -165,10 +166,11 @@ func standing(entries []checkpoint.Entry, kinds ...checkpoint.EntryKind) []strin
 		seen[ids[i]] = true
 		for _, k := range kinds {
 			if e.Kind == k {
-				list = append([]string{e.Text}, list...)
+				list = append(list, e.Text)
 			}
 		}
 	}
+	slices.Reverse(list)
 	return list
 }
 

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+)
+
+// usualWidth is taken for a terminal that does not say how wide it is.
+const usualWidth = 80
+
+// width is the number of columns of the terminal that w writes to; 0 when it is none. People get lines that fit; programs
+// get one line for each thing, never cut.
+func width(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return 0
+	}
+	n, _, err := term.GetSize(int(f.Fd()))
+	if err != nil || n <= 0 {
+		return usualWidth
+	}
+	return max(n, 40)
+}
+
+// printable is a text on one line without anything that a terminal obeys: titles and paths come from outside.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\t' || r == '\n' || r == '\r' {
+			return ' '
+		}
+		return visible(r)
+	}, s)
+}
+
+// printableText leaves line ends and tabs in.
+func printableText(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\t' || r == '\n' {
+			return r
+		}
+		return visible(r)
+	}, s)
+}
+
+func visible(r rune) rune {
+	if unicode.IsPrint(r) || r == '\u200d' { // a joiner holds emoji together
+		return r
+	}
+	return unicode.ReplacementChar
+}
+
+// short cuts a text to so many characters. 0 is no limit.
+func short(s string, most int) string {
+	r := []rune(s)
+	if most <= 0 || len(r) <= most {
+		return s
+	}
+	return string(r[:most-1]) + "…"
+}
+
+// wrap breaks a text at spaces into lines of at most so many characters, where its words are not longer.
+func wrap(s string, most int) []string {
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(s) {
+		switch {
+		case line == "":
+			line = word
+		case len([]rune(line))+1+len([]rune(word)) > most:
+			lines = append(lines, line)
+			line = word
+		default:
+			line += " " + word
+		}
+	}
+	return append(lines, line)
+}
+
+// count is a number with its noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// ago is an age for people.
+func ago(t time.Time) string {
+	if t.IsZero() {
+		return "never"
+	}
+	return age(time.Since(t)) + " ago"
+}
+
+func age(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0s"
+	case d < time.Minute:
+		return d.Round(time.Second).String()
+	case d < 48*time.Hour:
+		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+// shellWord quotes a word for a command that a person may paste.
+func shellWord(s string) string {
+	safe := func(r rune) bool {
+		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("/._-+:,@%=", r)
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !safe(r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// progress shows a bar on a terminal while something long goes on. Call step for each of n steps and done at the end.
+func progress(w io.Writer, n int, what string) (step, done func()) {
+	if width(w) == 0 || n < 2 {
+		return func() {}, func() {}
+	}
+	bar := progressbar.NewOptions(n, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(what), progressbar.OptionShowCount(),
+		progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+	// A bar that cannot be drawn is no reason to stop.
+	return func() { _ = bar.Add(1) }, func() { _ = bar.Finish() }
+}

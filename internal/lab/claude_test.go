@@ -1,0 +1,231 @@
+//go:build linux
+
+package lab
+
+import (
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"belay/checkpoint"
+)
+
+const (
+	record = "<belay-record"
+	quick  = "echo step-one > step1.txt"
+	slow   = "touch started.flag; sleep 20; touch finished.flag"
+)
+
+// TestClaudeTwoRounds is an ordinary day: two prompts with a kill of the daemon between them, and a new session after a
+// clean end. Nobody needs to be told anything.
+func TestClaudeTwoRounds(t *testing.T) {
+	h := newHome(t)
+	if _, err := h.belay("status"); err == nil {
+		t.Fatal("belay status: a daemon answers before the first hook, want none")
+	}
+	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{Bash(quick)}}, Turn{Text: "The first round is done."})
+	if n := h.run("please start the work").Count(record); n != 0 {
+		t.Errorf("first session: got %d records, want none: nothing was before it", n)
+	}
+	session := h.newest()
+	if err := syscall.Kill(h.daemonPID(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	h.model.Script(Turn{Text: "The second round is done."})
+	if n := h.run("--continue", "second round please").Count(record); n != 0 {
+		t.Errorf("resumed after a clean end: got %d records, want none", n)
+	}
+	st := h.status(session)
+	if st.MessageCount != 2 || st.State != "ended" || st.PendingToolChain || st.LastFullCheckpoint == nil || len(st.OpenCalls) != 0 {
+		t.Errorf("got %d rounds, %s, chain %v, full %v, open %v, want 2 rounds, ended, no chain, a FULL, nothing open",
+			st.MessageCount, st.State, st.PendingToolChain, st.LastFullCheckpoint, st.OpenCalls)
+	}
+	if got := h.calls(session)["echo"]; got != checkpoint.CallDone {
+		t.Errorf("the command: got %q, want done", got)
+	}
+	if n := h.run("another subject").Count(record); n != 0 {
+		t.Errorf("new session after a clean end: got %d records, want none", n)
+	}
+	if list := h.sessions(); len(list) != 2 {
+		t.Errorf("got %d sessions, want 2", len(list))
+	}
+}
+
+// killedInTool leaves a session whose agent was killed while its second command ran.
+func killedInTool(t *testing.T, sig syscall.Signal, code int) (*home, string) {
+	t.Helper()
+	h := newHome(t)
+	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{Bash(quick)}}, Turn{Text: "Now a long command.", Calls: []Call{Bash(slow)}},
+		Turn{Text: "The long command is over."})
+	a := h.start("please start the work")
+	h.until("the long command starts", func() bool { return exists(h.proj + "/started.flag") })
+	if got := a.signal(sig); got != code {
+		t.Errorf("exit after %v: got %d, want %d", sig, got, code)
+	}
+	return h, h.newest()
+}
+
+// died waits until the daemon has seen the agent's death and kept it.
+func (h *home) died(session string) {
+	h.t.Helper()
+	h.until("the agent's death is noticed and kept", func() bool {
+		st := h.status(session)
+		return st.State == "died" && st.LastFullCheckpoint != nil && st.AtRisk.Seconds == 0
+	})
+}
+
+// TestClaudeKilledInToolThenNew: the next session in the folder is told, once, and the one after it nothing.
+func TestClaudeKilledInToolThenNew(t *testing.T) {
+	h, session := killedInTool(t, syscall.SIGKILL, -1)
+	h.died(session)
+	if exists(h.proj + "/finished.flag") {
+		t.Fatal("the long command is over, want it cut off or running: the machine is too slow for this case")
+	}
+	h.model.Script(Turn{Text: "I look at what was done."})
+	first := h.run("please go on")
+	h.killTools()
+	for text, want := range map[string]int{record: 1, "## In doubt": 1, "Bash `touch started.flag": 1, "please start the work": 1} {
+		if n := first.Count(text); want == 1 && n < 1 || text == record && n != 1 {
+			t.Errorf("new session: %q stands %d times in the request, want it there, the record once\n%s", text, n, first.Text())
+		}
+	}
+	if strings.Contains(doubts(first), "step-one") {
+		t.Errorf("new session: the command that had ended is in doubt:\n%s", doubts(first))
+	}
+	next := h.run("and again")
+	if n := next.Count(record); n != 0 {
+		t.Errorf("second new session: got %d records, want none: it was told\n%s", n, next.Text())
+	}
+}
+
+// doubts is the part of the record that lists what is in doubt.
+func doubts(r Request) string {
+	_, text, _ := strings.Cut(r.Text(), "## In doubt")
+	text, _, _ = strings.Cut(text, "\n## ")
+	return text
+}
+
+// TestClaudeKilledInToolThenResumed: the conversation itself comes from Claude Code; belay adds the call in doubt, once.
+func TestClaudeKilledInToolThenResumed(t *testing.T) {
+	h, session := killedInTool(t, syscall.SIGKILL, -1)
+	h.died(session)
+	h.killTools()
+	h.model.Script(Turn{Text: "I look at what was done."})
+	first := h.run("--resume", session, "please go on")
+	if n := first.Count(record); n != 1 || !strings.Contains(doubts(first), "touch started.flag") || strings.Contains(doubts(first), "step-one") {
+		t.Errorf("resumed: got %d records, in doubt %q, want one, with the long command alone\n%s", n, doubts(first), first.Text())
+	}
+	second := h.run("--resume", session, "and on")
+	if n := second.Count(record); n != 1 {
+		t.Errorf("resumed again: got %d records, want the one of before\n%s", n, second.Text())
+	}
+	if got := h.calls(session)["touch"]; got != checkpoint.CallDoubt {
+		t.Errorf("the long command: got %q, want in doubt: the agent made its result up", got)
+	}
+}
+
+// killedInStream leaves a session whose agent was killed while the model answered.
+func killedInStream(t *testing.T) (*home, string) {
+	t.Helper()
+	h := newHome(t)
+	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{Bash(quick)}}, Turn{Text: strings.Repeat("a long answer ", 50), Hold: true})
+	a := h.start("please start the work")
+	h.until("the model answers", func() bool { return h.model.Holding() == 1 })
+	if got := a.signal(syscall.SIGKILL); got != -1 {
+		t.Errorf("exit after kill -9: got %d, want -1", got)
+	}
+	session := h.newest()
+	h.died(session)
+	return h, session
+}
+
+func TestClaudeKilledInStreamThenNew(t *testing.T) {
+	h, _ := killedInStream(t)
+	h.model.Script(Turn{Text: "I look at what was done."})
+	r := h.run("please go on")
+	if n := r.Count(record); n != 1 || r.Count("please start the work") == 0 {
+		t.Errorf("new session: got %d records, want one with the user's prompt\n%s", n, r.Text())
+	}
+	if n := r.Count("## In doubt"); n != 0 {
+		t.Errorf("new session: a call is in doubt, want none: all had ended\n%s", r.Text())
+	}
+}
+
+func TestClaudeKilledInStreamThenResumed(t *testing.T) {
+	h, session := killedInStream(t)
+	h.model.Script(Turn{Text: "I look at what was done."})
+	r := h.run("--resume", session, "please go on")
+	if n := r.Count(record); n != 0 {
+		t.Errorf("resumed: got %d records, want none: Claude Code's own file holds it all\n%s", n, r.Text())
+	}
+	if n := r.Count("please start the work"); n != 1 {
+		t.Errorf("resumed: the prompt stands %d times in the request, want once\n%s", n, r.Text())
+	}
+}
+
+// TestClaudeTerminatedInTool: SIGTERM lets the agent write down how the command ended; that outcome counts.
+func TestClaudeTerminatedInTool(t *testing.T) {
+	h, session := killedInTool(t, syscall.SIGTERM, 143)
+	h.until("the command's end is known", func() bool { return h.calls(session)["touch"] == checkpoint.CallFailed })
+	if st := h.status(session); st.State != "died" && st.State != "ended" {
+		t.Errorf("got state %q, want its end seen", st.State)
+	}
+	if r := h.recover(session); len(r.InDoubt) != 0 {
+		t.Errorf("got %v in doubt, want nothing: the result is known", r.InDoubt)
+	}
+}
+
+// TestClaudeSubAgent: what a sub-agent does is no round of the parent, and its calls are its own.
+func TestClaudeSubAgent(t *testing.T) {
+	h := newHome(t)
+	h.model.Script(
+		Turn{When: "SUBTASK", Text: "The helper works.", Calls: []Call{Bash("echo in-helper")}}, Turn{When: "SUBTASK", Text: "The helper is done."},
+		Turn{Text: "I start a helper.", Calls: []Call{{"Agent", map[string]any{"description": "a helper", "prompt": "SUBTASK please", "subagent_type": "general-purpose"}}}},
+		Turn{Text: "All is done."})
+	h.run("please start the work")
+	session := h.newest()
+	if st := h.status(session); st.MessageCount != 1 || st.State != "ended" || len(st.OpenCalls) != 0 {
+		t.Errorf("got %d rounds, %s, open %v, want 1 round, ended, nothing open", st.MessageCount, st.State, st.OpenCalls)
+	}
+	if got := h.calls(session); got["echo"] != "" {
+		t.Errorf("the helper's command is in the parent's ledger: %v", got)
+	}
+	list, err := ask[struct {
+		Sessions []struct{ Child, Parent string }
+	}](h, "list")
+	if err != nil {
+		t.Fatal(err)
+	}
+	children := 0
+	for _, s := range list.Sessions {
+		if s.Child != "" && s.Parent == session {
+			children++
+		}
+	}
+	if children != 1 {
+		t.Errorf("got %d sub-agents of the session, want 1: %+v", children, list.Sessions)
+	}
+}
+
+// TestClaudeUninstall: the user's settings are back, byte for byte, after sessions ran with belay in them.
+func TestClaudeUninstall(t *testing.T) {
+	h := newHome(t)
+	if data, err := os.ReadFile(h.settings()); err != nil || !strings.Contains(string(data), "belay-hook") {
+		t.Fatalf("settings after install: %s, %v, want belay's hooks", data, err)
+	}
+	h.run("please start the work")
+	if st := h.sessions(); len(st) != 1 {
+		t.Fatalf("got %d sessions, want 1: the hooks work", len(st))
+	}
+	if out, err := h.belay("uninstall", "claude-code"); err != nil {
+		t.Fatalf("belay uninstall: %v\n%s", err, out)
+	}
+	if data, err := os.ReadFile(h.settings()); err != nil || string(data) != userSettings {
+		t.Errorf("settings after uninstall: got %q, %v, want %q", data, err, userSettings)
+	}
+	h.run("without belay")
+	if st := h.sessions(); len(st) != 1 {
+		t.Errorf("got %d sessions after uninstall, want still 1", len(st))
+	}
+}

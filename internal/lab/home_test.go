@@ -1,0 +1,348 @@
+//go:build linux
+
+package lab
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"belay/checkpoint"
+	"belay/internal/lookup"
+	"belay/recovery"
+)
+
+// The longest that anything in the lab may take. What is waited for comes in a second or two on a quiet machine.
+const (
+	longRun  = 90 * time.Second // a whole run of the agent
+	longWait = 60 * time.Second // for a file, a request, a state
+)
+
+// userSettings are a user's own, in a form that no program would write, so that a restored file is known to be the same.
+const userSettings = "{\n   \"permissions\":  {\"allow\": [ \"Bash\",\"Read\" , \"Agent\" ]},\n\t\"includeCoAuthoredBy\": false }  \n\n"
+
+// home is one case's world: a home folder, a project, a model, and belay wired in by its own install command.
+type home struct {
+	t     *testing.T
+	dir   string
+	proj  string
+	model *Model
+	url   string
+}
+
+func newHome(t *testing.T) *home {
+	t.Helper()
+	if os.Getenv(claudeVar) == "" {
+		t.Skip("the real Claude Code is not here: run scripts/lab, or set " + claudeVar + " to its program")
+	}
+	dir, err := os.MkdirTemp("", "lab-") // short: a socket's path has a bound
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		t.Fatal(err)
+	}
+	h := &home{t: t, dir: dir, proj: filepath.Join(dir, "proj"), model: new(Model)}
+	server := httptest.NewServer(h.model)
+	h.url = server.URL
+	t.Cleanup(func() {
+		if t.Failed() {
+			h.tellLog()
+		}
+		h.killAll()
+		server.CloseClientConnections()
+		server.Close()
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, d := range []string{h.proj, h.path(".claude"), h.path("tmp")} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(h.settings(), []byte(userSettings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := h.belay("install", "claude-code"); err != nil {
+		t.Fatalf("belay install: %v\n%s", err, out)
+	}
+	return h
+}
+
+func (h *home) path(name string) string { return filepath.Join(h.dir, name) }
+func (h *home) settings() string        { return h.path(".claude/settings.json") }
+func (h *home) state() string           { return h.path(".local/state/belay") }
+
+// env is the whole environment of every program here: nothing of the caller's gets in.
+func (h *home) env() []string {
+	return []string{"HOME=" + h.dir, "TMPDIR=" + h.path("tmp"), "PATH=" + os.Getenv(binVar) + ":" + os.Getenv("PATH"),
+		"LANG=C.UTF-8", "TERM=dumb", "TZ=UTC", "USER=lab", "SHELL=/bin/bash", "BELAY_LOG_LEVEL=debug",
+		"ANTHROPIC_BASE_URL=" + h.url, "ANTHROPIC_API_KEY=test", "DISABLE_AUTOUPDATER=1", "DISABLE_TELEMETRY=1",
+		"DISABLE_ERROR_REPORTING=1", "DISABLE_BUG_COMMAND=1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1"}
+}
+
+// belay runs a command of belay's in the project folder and gives its stdout.
+func (h *home) belay(args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(h.t.Context(), longWait)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(os.Getenv(binVar), "belay"), args...)
+	cmd.Dir, cmd.Env = h.proj, h.env()
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("belay %s: %w: %s", strings.Join(args, " "), err, stderr.Bytes())
+	}
+	return out, err
+}
+
+// ask runs a command that prints JSON.
+func ask[T any](h *home, args ...string) (T, error) {
+	var v T
+	out, err := h.belay(append(args, "--json")...)
+	if err == nil {
+		err = json.Unmarshal(out, &v)
+	}
+	return v, err
+}
+
+func (h *home) status(session string) lookup.SessionStatus {
+	h.t.Helper()
+	st, err := ask[lookup.SessionStatus](h, "status", "--session", session)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return st
+}
+
+// recover is what belay would tell of a session now.
+func (h *home) recover(session string) recovery.Result {
+	h.t.Helper()
+	r, err := ask[recovery.Result](h, "recover", "--session", session)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return r
+}
+
+// calls are the shell calls of a session in the ledger, by what their command begins with.
+func (h *home) calls(session string) map[string]checkpoint.CallState {
+	h.t.Helper()
+	shown, err := ask[lookup.Shown](h, "show", "--session", session)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	calls := map[string]checkpoint.CallState{}
+	for _, c := range shown.State.Calls {
+		word, _, _ := strings.Cut(c.Digest, " ")
+		calls[word] = c.State
+	}
+	return calls
+}
+
+// sessions are all that belay knows, as it tells them, children left out; the newest first.
+func (h *home) sessions() []lookup.SessionStatus {
+	h.t.Helper()
+	v, err := ask[struct{ Sessions []lookup.SessionStatus }](h, "status")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return slices.DeleteFunc(v.Sessions, func(s lookup.SessionStatus) bool { return s.Child != "" })
+}
+
+// newest is the session that had the last event.
+func (h *home) newest() string {
+	h.t.Helper()
+	list := h.sessions()
+	if len(list) == 0 {
+		h.t.Fatal("belay status: no session, want the one that ran")
+	}
+	return list[0].SessionID
+}
+
+// daemonPID is the running daemon's process.
+func (h *home) daemonPID() int {
+	h.t.Helper()
+	v, err := ask[struct{ PID int }](h, "status")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return v.PID
+}
+
+// until waits for something to become true.
+func (h *home) until(what string, ok func() bool) {
+	h.t.Helper()
+	for end := time.Now().Add(longWait); !ok(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			h.t.Fatalf("%s: not within %v", what, longWait)
+		}
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// agent is one run of the real program.
+type agent struct {
+	h    *home
+	cmd  *exec.Cmd
+	out  string
+	done chan struct{} // closed when it has ended
+	from int           // main requests before it
+}
+
+// start runs Claude Code with one prompt, without a terminal.
+func (h *home) start(args ...string) *agent {
+	h.t.Helper()
+	a := &agent{h: h, out: h.path(fmt.Sprintf("run-%d.out", time.Now().UnixNano())), done: make(chan struct{}), from: len(h.model.Main())}
+	out, err := os.Create(a.out) // a file: an orphaned tool that holds a pipe would keep us waiting
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer out.Close()
+	a.cmd = exec.Command(os.Getenv(claudeVar), append([]string{"-p", "--model", "claude-sonnet-4-5"}, args...)...)
+	a.cmd.Dir, a.cmd.Env, a.cmd.Stdout, a.cmd.Stderr = h.proj, h.env(), out, out
+	a.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := a.cmd.Start(); err != nil {
+		h.t.Fatal(err)
+	}
+	go func() {
+		_ = a.cmd.Wait() // the exit code is in ProcessState
+		close(a.done)
+	}()
+	h.t.Cleanup(func() {
+		_ = a.cmd.Process.Kill() // it has ended already, except in a case that failed
+		<-a.done
+	})
+	return a
+}
+
+// wait gives the exit code: -1 when a signal ended it.
+func (a *agent) wait() int {
+	a.h.t.Helper()
+	select {
+	case <-a.done:
+	case <-time.After(longRun):
+		a.h.t.Fatalf("claude still runs after %v; it printed:\n%s", longRun, a.printed())
+	}
+	return a.cmd.ProcessState.ExitCode()
+}
+
+func (a *agent) printed() string {
+	data, err := os.ReadFile(a.out)
+	if err != nil {
+		return err.Error()
+	}
+	return string(data)
+}
+
+// run is a whole run that must end well; it gives the first main request that it made.
+func (h *home) run(args ...string) Request {
+	h.t.Helper()
+	a := h.start(args...)
+	if code := a.wait(); code != 0 {
+		h.t.Fatalf("claude %q: exit %d, want 0\n%s", args, code, a.printed())
+	}
+	list := h.model.Main()
+	if len(list) == a.from {
+		h.t.Fatalf("claude %q asked the model nothing; it printed:\n%s", args, a.printed())
+	}
+	return list[a.from]
+}
+
+// pid is the agent's own process: the program may have been started by a launcher. Claude Code leaves a file named by it.
+func (a *agent) pid() int {
+	names, err := filepath.Glob(a.h.path(".claude/sessions/*.json"))
+	if err != nil {
+		a.h.t.Fatal(err)
+	}
+	for _, n := range names {
+		pid, err := strconv.Atoi(strings.TrimSuffix(filepath.Base(n), ".json"))
+		if err == nil && slices.Contains(a.h.processes(), pid) {
+			return pid
+		}
+	}
+	return a.cmd.Process.Pid
+}
+
+// signal hits the agent's own process, no other, and waits for its end.
+func (a *agent) signal(sig syscall.Signal) int {
+	a.h.t.Helper()
+	if err := syscall.Kill(a.pid(), sig); err != nil {
+		a.h.t.Fatalf("kill %d: %v", a.pid(), err)
+	}
+	return a.wait()
+}
+
+// processes are the living ones of this home, known by the home in their environment.
+func (h *home) processes() []int {
+	names, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		h.t.Error(err)
+	}
+	var pids []int
+	for _, n := range names {
+		env, err := os.ReadFile(n)
+		if err != nil || !bytes.Contains(append([]byte{0}, env...), []byte("\x00HOME="+h.dir+"\x00")) {
+			continue // gone meanwhile, a zombie, or another's
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(n))); err == nil && pid != os.Getpid() {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// killAll ends what is left of a case: its daemon, and tools that lost their agent.
+func (h *home) killAll() {
+	for end := time.Now().Add(longWait); ; time.Sleep(20 * time.Millisecond) {
+		pids := h.processes()
+		if len(pids) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			h.t.Errorf("processes %v outlive the case", pids)
+			return
+		}
+		for _, pid := range pids {
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+				h.t.Errorf("kill %d: %v", pid, err)
+			}
+		}
+	}
+}
+
+// killTools ends the tool processes that a killed agent left behind.
+func (h *home) killTools() {
+	for _, pid := range h.processes() {
+		if cmd, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && bytes.Contains(cmd, []byte("sleep")) {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended by itself
+		}
+	}
+}
+
+// tellLog shows the end of the daemon's log beside a failure.
+func (h *home) tellLog() {
+	data, err := os.ReadFile(filepath.Join(h.state(), "belay.log"))
+	if err != nil {
+		h.t.Logf("no log of the daemon: %v", err)
+		return
+	}
+	h.t.Logf("the daemon's log ends:\n%s", data[max(0, len(data)-4000):])
+}
