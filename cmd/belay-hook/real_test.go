@@ -20,9 +20,7 @@ import (
 // realPrograms is a folder with the two programs as users have them.
 var realPrograms = sync.OnceValues(func() (string, error) {
 	dir := filepath.Join(bin, "real")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", dir+"/", ".", "../belay")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", dir+"/", ".", "../belay").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build: %w: %s", err, out)
 	}
 	return dir, nil
@@ -56,10 +54,6 @@ func newWorld(t *testing.T) *world {
 			}
 			return len(left) == 0
 		})
-		_ = os.RemoveAll(w.state) // before the home: a dying daemon may have written meanwhile
-		if t.Failed() {
-			return
-		}
 	})
 	return w
 }
@@ -379,7 +373,7 @@ func TestX04RealModes(t *testing.T) {
 		_ = stdin.Close()
 	}
 	w.wantRounds(t, realSession, 3)
-	if err := w.belay(t, nil, "checkpoint", "--session", realSession); err != nil {
+	if err := w.belay(t, nil, "checkpoint", "--agent", "claude-code", "--session", realSession); err != nil {
 		t.Errorf("checkpoint: %v", err)
 	}
 	close(stop)
@@ -407,7 +401,44 @@ func TestX04RealModes(t *testing.T) {
 func TestRealBriefWithoutDaemon(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	pid := w.start(t)
+	w.kill(t, w.deadSession(t))
+	r := w.hook(t, w.startPayload(), "claude-code", "SessionStart")
+	w.quiet(t)
+	if r.stdout == "" {
+		t.Logf("no daemon within %v: the next prompt carries the brief", r.took)
+		r = w.prompt(t, newSession, "go on")
+	}
+	w.wantBrief(t, r)
+}
+
+// TestRealBriefAfterASlowStart: the start came too late for its hook. Its brief is not lost.
+func TestRealBriefAfterASlowStart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.deadSession(t)
+	payload := w.startPayload()
+	stdin, writer := slowStdin(t, payload[:20])
+	cmd := exec.Command(filepath.Join(w.dir, "belay-hook"), "claude-code", "SessionStart")
+	cmd.Env, cmd.Stdin = w.env, stdin
+	runHook(t, cmd).quiet(t)
+	if _, err := writer.WriteString(payload[20:]); err != nil {
+		t.Error(err)
+	}
+	_ = writer.Close()
+	w.quiet(t)
+	w.wantBrief(t, w.prompt(t, newSession, "go on"))
+}
+
+const newSession = "99999999-2222-4333-8444-555555555555"
+
+func (w *world) startPayload() string {
+	return fmt.Sprintf(`{"session_id":%q,"hook_event_name":"SessionStart","source":"startup","cwd":%q}`, newSession, w.state)
+}
+
+// deadSession leaves behind a session that died inside a turn, and gives the daemon that knows of it.
+func (w *world) deadSession(t *testing.T) (daemon int) {
+	t.Helper()
+	daemon = w.start(t)
 	agent := exec.Command("sleep", "60")
 	if err := agent.Start(); err != nil {
 		t.Fatal(err)
@@ -418,15 +449,12 @@ func TestRealBriefWithoutDaemon(t *testing.T) {
 	w.env = plain
 	_ = agent.Process.Kill()
 	_ = agent.Wait() // it was killed
-	w.kill(t, pid)
-	const second = "99999999-2222-4333-8444-555555555555"
-	r := w.hook(t, fmt.Sprintf(`{"session_id":%q,"hook_event_name":"SessionStart","source":"startup","cwd":%q}`, second, w.state),
-		"claude-code", "SessionStart")
-	w.quiet(t)
-	if r.stdout == "" {
-		t.Logf("no daemon within %v: the next prompt carries the brief", r.took)
-		r = w.prompt(t, second, "go on")
-	}
+	return daemon
+}
+
+// wantBrief looks for the dead session's words in one document, which is given once.
+func (w *world) wantBrief(t *testing.T, r run) {
+	t.Helper()
 	var doc struct {
 		HookSpecificOutput struct{ AdditionalContext string }
 	}
@@ -436,7 +464,7 @@ func TestRealBriefWithoutDaemon(t *testing.T) {
 	if !strings.Contains(doc.HookSpecificOutput.AdditionalContext, "paint the boat green") {
 		t.Errorf("got %q, want what the dead session was asked", doc.HookSpecificOutput.AdditionalContext)
 	}
-	if r := w.prompt(t, second, "and now"); r.stdout != "" {
+	if r := w.prompt(t, newSession, "and now"); r.stdout != "" {
 		t.Errorf("got %q once more, want it given once", r.stdout)
 	}
 }

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,15 +22,22 @@ import (
 	"belay/internal/wire"
 )
 
+// Groups of commands in the help.
+const (
+	groupSessions = "sessions"
+	groupEvents   = "events"
+	groupSetUp    = "set-up"
+)
+
 // app is what all commands share: the flags that hold for every one.
 type app struct {
 	stateDir string
 	socket   string
-	json     bool
 }
 
 func newRoot() *cobra.Command {
 	a := &app{}
+	var showVersion bool
 	root := &cobra.Command{
 		Use:   "belay",
 		Short: "Keeps what an AI agent was doing, and tells its next session",
@@ -37,29 +46,65 @@ compaction it gives the next session what it needs to go on.
 
   belay install claude-code      wire an agent; its hooks start the daemon
   belay status                   what is watched, and what is at risk now
-  belay recover                  what a new session in this folder would be told`,
-		Version:       version(),
+  belay recover                  what a new session in this folder would be told
+
+Exit codes: 0 it worked, 1 failed, 2 wrong use, 3 no such session, 4 no daemon, 5 degraded, 6 doctor found something.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs, // words that are no command come to RunE, which knows how to complain
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case len(args) > 0:
+				return unknownCommand(cmd, args[0])
+			case showVersion:
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), versionLine())
+				return err
+			}
+			return cmd.Help()
+		},
 	}
+	root.Flags().BoolVarP(&showVersion, "version", "v", false, "print the version")
 	root.PersistentFlags().StringVar(&a.stateDir, "state-dir", "", "state folder (default: BELAY_STATE_DIR, the setting state_dir, or ~/.local/state/belay)")
 	root.PersistentFlags().StringVar(&a.socket, "socket", "", "the daemon's socket, when it is at no usual place")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usage{what: err.Error()} })
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.AddGroup(&cobra.Group{ID: groupSessions, Title: "Sessions:"}, &cobra.Group{ID: groupSetUp, Title: "Set-up:"},
+		&cobra.Group{ID: groupEvents, Title: "Events, for agents without an installer:"})
+	root.SetHelpCommand(helpCmd())
 	root.AddCommand(a.daemonCmd(), a.statusCmd(), a.listCmd(), a.showCmd(), a.recoverCmd(), a.checkpointCmd(), a.markCmd(), a.eventCmd(), a.resetCmd(),
-		a.configCmd(), a.doctorCmd(), a.installCmd(), a.uninstallCmd(), a.intakeCmd())
+		a.configCmd(), a.doctorCmd(), a.installCmd(), a.uninstallCmd(), a.intakeCmd(), completionCmd())
 	root.AddCommand(a.verbCmds()...)
 	return root
 }
 
+func unknownCommand(root *cobra.Command, word string) error {
+	u := &usage{what: fmt.Sprintf("no command %q", word), hint: "belay --help lists the commands."}
+	if near := root.SuggestionsFor(word); len(near) > 0 {
+		u.hint = "Did you mean: belay " + near[0]
+	}
+	return u
+}
+
+// noArgs is cobra's, in words that help: most who give an argument mean a session.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	u := &usage{what: fmt.Sprintf("%s takes no argument: %q", cmd.CommandPath(), args[0])}
+	if cmd.Flags().Lookup("session") != nil {
+		u.hint = "A session is named by a flag: " + cmd.CommandPath() + " --session " + shellWord(args[0])
+	}
+	return u
+}
+
 // settings loads them; strict makes every fault an error.
-func (a *app) settings(strict bool, flags map[string]string) (*config.Config, error) {
+func (a *app) settings(strict bool) (*config.Config, error) {
 	file, must := config.FilePath(os.Getenv)
+	flags := map[string]string{}
 	if a.stateDir != "" {
 		abs, err := filepath.Abs(a.stateDir)
 		if err != nil {
 			return nil, err
-		}
-		if flags == nil {
-			flags = map[string]string{}
 		}
 		flags["state_dir"] = abs
 	}
@@ -68,7 +113,7 @@ func (a *app) settings(strict bool, flags map[string]string) (*config.Config, er
 
 // root is the state folder.
 func (a *app) root() (string, error) {
-	c, err := a.settings(false, nil)
+	c, err := a.settings(false)
 	if err != nil {
 		return "", err
 	}
@@ -93,16 +138,23 @@ func (a *app) dial(ctx context.Context, start bool) (*wire.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	place := a.socket
+	if place == "" {
+		place = wire.SocketPlaces(root)[0]
+	}
 	c, err := wire.Dial(ctx, root, a.socket)
-	if err == nil || !start || a.socket != "" {
-		return c, err
+	if err == nil {
+		return c, nil
+	}
+	if !start || a.socket != "" {
+		return nil, noDaemon(place, err)
 	}
 	exe, xerr := os.Executable()
 	if xerr != nil {
-		return nil, errors.Join(err, xerr)
+		return nil, errors.Join(noDaemon(place, err), xerr)
 	}
 	if serr := intake.StartDetached(exe, []string{"daemon", "--from-hook"}, root); serr != nil {
-		return nil, errors.Join(err, serr)
+		return nil, errors.Join(noDaemon(place, err), serr)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -112,10 +164,18 @@ func (a *app) dial(ctx context.Context, start bool) (*wire.Conn, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, err
+			return nil, &coded{fmt.Errorf("%w; one was started and is not there after 5s", noDaemon(place, err)), exitNoDaemon, "belay daemon, in a terminal, shows what it says."}
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+}
+
+// noDaemon leaves out the usual reasons, which say nothing more.
+func noDaemon(place string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("%w at %s", wire.ErrNoDaemon, place)
+	}
+	return err
 }
 
 // request sends one request and makes an error of a reply that is none.
@@ -143,7 +203,19 @@ func replyError(r wire.Reply) error {
 	if !ok {
 		code = exitFailed
 	}
-	return &coded{errors.New(r.Message), code, r.Hint}
+	err := errors.New(r.Message)
+	if code == exitNotFound {
+		err = fmt.Errorf("%s%w", withoutEnd(r.Message, lookup.ErrNotFound.Error()), lookup.ErrNotFound)
+	}
+	return &coded{err, code, r.Hint}
+}
+
+// withoutEnd prepares a message of the daemon's to be wrapped again around the error that it ends in.
+func withoutEnd(message, end string) string {
+	if n := len(message) - len(end); n >= 0 && message[n:] == end {
+		return message[:n]
+	}
+	return message + ": "
 }
 
 // printJSON writes one document, indented.
@@ -154,54 +226,63 @@ func printJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// sessionFlags are the flags that name a session.
-type sessionFlags struct {
-	agent, session, child, workspace string
+func helpCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Show the help of a command",
+		Long: `Shows what a command does, an example, its exit codes and its flags.
+
+  belay help recover
+
+Exit codes: 0 shown, 2 no such command.`,
+		GroupID: groupSetUp,
+		ValidArgsFunction: func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+			var names []string
+			for _, c := range cmd.Root().Commands() {
+				if c.IsAvailableCommand() {
+					names = append(names, c.Name()+"\t"+c.Short)
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			target, _, err := cmd.Root().Find(args)
+			if err != nil || len(args) > 0 && target == cmd.Root() {
+				return unknownCommand(cmd.Root(), args[0])
+			}
+			target.InitDefaultHelpFlag()
+			return target.Help()
+		},
+	}
 }
 
-func (f *sessionFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.agent, "agent", "", "agent, for example claude-code")
-	cmd.Flags().StringVar(&f.session, "session", "", "session id")
-	cmd.Flags().StringVar(&f.child, "child", "", "sub-agent id")
-	cmd.Flags().StringVar(&f.workspace, "workspace", "", "folder that the agent works in (default: the current one)")
-	_ = cmd.RegisterFlagCompletionFunc("agent", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		var names []string
-		for _, g := range all.All() {
-			names = append(names, g.Name())
-		}
-		return names, cobra.ShellCompDirectiveNoFileComp
-	})
-}
+func completionCmd() *cobra.Command {
+	shells := []string{"bash", "zsh", "fish"}
+	return &cobra.Command{
+		Use:     "completion bash|zsh|fish",
+		GroupID: groupSetUp,
+		Short:   "Print the completion script of a shell",
+		Long: `Prints a script with which the shell completes commands, flags, agents and session ids.
 
-// name gives the session that the flags mean. Without a session id it is one of this folder.
-func (f *sessionFlags) name() (statedir.Name, error) {
-	n := statedir.Name{Agent: f.agent, Session: f.session, Child: f.child, Workspace: f.workspace}
-	if n.Workspace == "" {
-		wd, err := os.Getwd()
-		if err != nil {
-			return n, fmt.Errorf("the current folder: %w", err)
-		}
-		n.Workspace = wd
-	}
-	if real, err := filepath.EvalSymlinks(n.Workspace); err == nil {
-		n.Workspace = real
-	}
-	return n, nil
-}
+  source <(belay completion bash)
+  belay completion zsh > "${fpath[1]}/_belay"
+  belay completion fish > ~/.config/fish/completions/belay.fish
 
-// completeSessions offers the ids of known sessions to the shell.
-func (a *app) completeSessions(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	f, err := a.folder()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
+Exit codes: 0 printed, 1 failed, 2 no such shell.`,
+		ValidArgs: shells,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			root, out := cmd.Root(), cmd.OutOrStdout()
+			if len(args) == 1 {
+				switch args[0] {
+				case "bash":
+					return root.GenBashCompletionV2(out, true)
+				case "zsh":
+					return root.GenZshCompletion(out)
+				case "fish":
+					return root.GenFishCompletion(out, true)
+				}
+			}
+			return &usage{what: "which shell?", hint: "For example: belay completion bash   (or zsh, fish)"}
+		},
 	}
-	list, err := f.Sessions(cmd.Context(), statedir.Name{}, 50)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	var ids []string
-	for _, s := range list {
-		ids = append(ids, s.SessionID+"\t"+s.Agent+": "+s.Title)
-	}
-	return ids, cobra.ShellCompDirectiveNoFileComp
 }

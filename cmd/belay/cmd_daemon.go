@@ -1,14 +1,15 @@
 package main
 
 import (
+	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"syscall"
 
-	"github.com/robfig/cron/v3"
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -17,6 +18,7 @@ import (
 
 	"belay/breaker"
 	"belay/checkpoint"
+	"belay/heartbeat"
 	"belay/internal/agent/all"
 	"belay/internal/config"
 	"belay/internal/daemon"
@@ -27,50 +29,83 @@ import (
 func (a *app) daemonCmd() *cobra.Command {
 	var fromHook bool
 	cmd := &cobra.Command{
-		Use:   "daemon",
-		Short: "Run the daemon, in the foreground",
+		Use:     "daemon",
+		GroupID: groupSetUp,
+		Short:   "Run the daemon, in the foreground",
 		Long: `Runs the daemon until SIGTERM or Ctrl-C. There is one for each user; hooks start it by themselves when none runs.
-SIGTERM takes the last checkpoints; nothing is lost by a restart.
+SIGTERM takes the last checkpoints; nothing is lost by a restart. SIGHUP reads the settings anew: all of them, or none when one
+is wrong. The log is belay.log in the state folder.
 
   belay daemon
   BELAY_STATE_DIR=/tmp/try belay daemon
 
 Exit codes: 0 stopped, 1 it could not run (another one runs, no place for the socket), 2 wrong flags or settings.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.settings(false, nil)
+			debug.SetGCPercent(50) // a small daemon that lives for weeks: memory matters more than the collector's time
+			c, err := a.settings(false)
 			if err != nil {
 				return &coded{err, exitUsage, "belay config --check lists every fault."}
 			}
-			root, err := config.StateDir(c.StateDir, os.Getenv)
-			if err != nil {
-				return err
+			hup := make(chan os.Signal, 1)
+			if !signal.Ignored(syscall.SIGHUP) { // nohup stays in force
+				signal.Notify(hup, syscall.SIGHUP)
+				defer signal.Stop(hup)
 			}
-			log, closeLog := newLog(c, root, cmd.ErrOrStderr())
-			defer closeLog()
-			for _, w := range c.Warnings {
-				log.Warn("settings", zap.Error(w))
+			for c != nil && err == nil {
+				c, err = a.serve(cmd.Context(), c, fromHook, hup, cmd.ErrOrStderr())
 			}
-			opt, err := daemonOptions(c, root, log)
-			if err != nil {
-				return &coded{err, exitUsage, "belay config --check lists every fault."}
-			}
-			if !fromHook {
-				opt.IdleExit = 0
-			}
-			err = daemon.New(opt).Run(cmd.Context())
 			if fromHook && errors.Is(err, daemon.ErrRunning) {
 				return nil // several hooks started one each; the first is enough
-			}
-			if err != nil {
-				log.Error("daemon ended", zap.Error(err))
 			}
 			return err
 		},
 	}
 	cmd.Flags().BoolVar(&fromHook, "from-hook", false, "started by a hook: end when no agent lived for long")
-	_ = cmd.Flags().MarkHidden("from-hook")
+	if err := cmd.Flags().MarkHidden("from-hook"); err != nil {
+		panic(err) // no such flag: a broken invariant
+	}
 	return cmd
+}
+
+// serve runs a daemon to its end. When SIGHUP ended it, next are the settings of the one that follows: a daemon that stops
+// and starts keeps everything, so reloading needs nothing of its own.
+func (a *app) serve(ctx context.Context, c *config.Config, fromHook bool, hup <-chan os.Signal, errOut io.Writer) (next *config.Config, err error) {
+	root, err := config.StateDir(c.StateDir, os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	log, closeLog := newLog(c, root, errOut)
+	defer closeLog()
+	for _, w := range c.Warnings {
+		log.Warn("settings", zap.Error(w))
+	}
+	opt := daemonOptions(c, root, log)
+	if !fromHook {
+		opt.IdleExit = 0
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- daemon.New(opt).Run(ctx) }()
+	for {
+		select {
+		case err := <-ended:
+			if err != nil {
+				log.Error("daemon ended", zap.Error(err)) // also in the log: nobody sees the stderr of one that a hook started
+			}
+			return next, err
+		case <-hup:
+			fresh, err := a.settings(true)
+			if err != nil {
+				log.Error("settings not read anew, the old ones stay", zap.Error(err))
+				continue
+			}
+			log.Info("settings read anew")
+			next = fresh
+			stop()
+		}
+	}
 }
 
 // newLog writes JSON to a rotated file, and to stderr for people when that is a terminal.
@@ -94,25 +129,16 @@ func newLog(c *config.Config, root string, errOut io.Writer) (*zap.Logger, func(
 type quietWriter struct{ w io.Writer }
 
 func (q quietWriter) Write(p []byte) (int, error) {
-	if _, err := q.w.Write(p); err != nil {
-		return len(p), nil
-	}
+	_, _ = q.w.Write(p)
 	return len(p), nil
 }
 
 // checks are the settings that other packages understand better.
 func checks() map[string]func(string) error {
-	return map[string]func(string) error{"heartbeat.every": func(v string) error {
-		_, err := cron.ParseStandard(v)
-		return err
-	}}
+	return map[string]func(string) error{"heartbeat.every": heartbeat.Check}
 }
 
-func daemonOptions(c *config.Config, root string, log *zap.Logger) (daemon.Options, error) {
-	if _, err := cron.ParseStandard(c.Heartbeat.Every); err != nil {
-		return daemon.Options{}, fmt.Errorf("heartbeat.every: %w", err)
-	}
-	debug.SetGCPercent(50) // a small daemon that lives for weeks: memory matters more than the collector's time
+func daemonOptions(c *config.Config, root string, log *zap.Logger) daemon.Options {
 	return daemon.Options{
 		StateDir: root, FS: vfs.OS{}, Log: log, Version: version(), Agents: all.All(),
 		Gates:     checkpoint.Gates{SparseTime: c.Gates.Sparse.Time, SparseRounds: c.Gates.Sparse.Rounds, FullTime: c.Gates.Full.Time, ForcedTime: c.Gates.Forced.Time},
@@ -123,5 +149,5 @@ func daemonOptions(c *config.Config, root string, log *zap.Logger) (daemon.Optio
 		SegmentBytes: int64(c.Journal.Segment), MemoryBytes: int(c.Journal.Memory), SpoolBytes: int64(c.Spool.Bytes), SpoolAge: c.Spool.Age,
 		Mirror: c.Mirror.Enabled, WorkTree: c.Worktree.Enabled, Notify: c.Watch.Notify, Poll: c.Watch.Poll, PollMax: c.Watch.PollMax,
 		Connections: c.Limits.Connections, SessionsPerMinute: c.Limits.SessionsPerMinute, IdleExit: c.Idle.Exit,
-	}, nil
+	}
 }

@@ -17,10 +17,16 @@ import (
 // intakeCmd is started, detached, by belay-hook for an event that no daemon took. It never fails: nobody would see it.
 func (a *app) intakeCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:    "intake",
-		Short:  "Take in an event that found no daemon (belay-hook starts this)",
-		Hidden: true,
-		Args:   cobra.NoArgs,
+		Use:   "intake",
+		Short: "Take in an event that found no daemon (belay-hook starts this)",
+		Long: `Takes one request of belay-hook's from standard input, starts a daemon and hands it over, or keeps it in the spool.
+
+  belay intake < request
+
+Exit codes: 0 whatever happens.`,
+		Hidden:             true,
+		Args:               cobra.ArbitraryArgs,                        // a newer belay-hook may say more
+		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true}, // likewise
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_ = a.intake(cmd.Context(), cmd.InOrStdin()) // the event is safe in the spool, or its loss is counted there
 			return nil
@@ -29,7 +35,7 @@ func (a *app) intakeCmd() *cobra.Command {
 }
 
 func (a *app) intake(ctx context.Context, in io.Reader) error {
-	c, err := a.settings(false, nil)
+	c, err := a.settings(false)
 	if err != nil {
 		return err
 	}
@@ -41,7 +47,7 @@ func (a *app) intake(ctx context.Context, in io.Reader) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 15*time.Second) // an intake's own bounds are smaller: 10 s for a slow writer, 2 s
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	return intake.Run(ctx, in, intake.Options{
 		StateDir: root, Socket: a.socket,

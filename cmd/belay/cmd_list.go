@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,21 +16,26 @@ func (a *app) listCmd() *cobra.Command {
 	var most int
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the sessions that are known, newest first",
+		Use:     "list",
+		GroupID: groupSessions,
+		Short:   "List the sessions that are known, newest first",
 		Long: `Lists sessions from the state folder; it needs no daemon.
 
   belay list
+  belay list --workspace . --max-sessions 10
   belay list --agent claude-code --json
 
 Exit codes: 0 listed, 1 failed, 2 wrong flags.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if most < 0 {
+				return &usage{what: "--max-sessions cannot be negative"}
+			}
 			folder, err := a.folder()
 			if err != nil {
 				return err
 			}
-			list, err := folder.Sessions(cmd.Context(), statedir.Name{Agent: agentName, Workspace: workspace}, most)
+			list, err := folder.Sessions(cmd.Context(), statedir.Name{Agent: agentName, Workspace: realFolder(workspace)}, most)
 			if err != nil {
 				return err
 			}
@@ -41,26 +48,34 @@ Exit codes: 0 listed, 1 failed, 2 wrong flags.`,
 	}
 	cmd.Flags().StringVar(&agentName, "agent", "", "of this agent only")
 	cmd.Flags().StringVar(&workspace, "workspace", "", "of this folder only")
-	cmd.Flags().IntVar(&most, "most", 0, "at most so many (0: all)")
+	cmd.Flags().IntVar(&most, "max-sessions", 0, "at most so many (0: all)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	completeFlag(cmd, "agent", completeAgents)
 	return cmd
 }
 
 func (a *app) showCmd() *cobra.Command {
 	var f sessionFlags
 	var number uint64
-	var asJSON bool
+	var asJSON, raw bool
 	cmd := &cobra.Command{
-		Use:   "show",
-		Short: "Show a session's checkpoint as it was written",
-		Long: `Shows the newest whole checkpoint of a session, or the one with --number, and lists the others.
+		Use:     "show",
+		GroupID: groupSessions,
+		Short:   "Show a session and its newest checkpoint",
+		Long: `Shows a session and its newest whole checkpoint, or the one with --number, and lists the others. The line with the machine's
+copy of the state is left out; --raw prints the checkpoint's file, byte for byte, and nothing else. Without --session it takes
+this folder's newest session that did not end cleanly.
 
   belay show --session 3f0c...
   belay show --session 3f0c... --number 41 --json
+  belay show --session 3f0c... --raw > 41.md
 
 Exit codes: 0 shown, 1 failed, 2 wrong flags, 3 no such session or checkpoint.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if raw && asJSON {
+				return &usage{what: "--raw and --json: one of the two"}
+			}
 			folder, err := a.folder()
 			if err != nil {
 				return err
@@ -71,40 +86,65 @@ Exit codes: 0 shown, 1 failed, 2 wrong flags, 3 no such session or checkpoint.`,
 			}
 			s, err := folder.Show(cmd.Context(), name, number)
 			if err != nil {
+				return a.elsewhere(cmd.Context(), f, err)
+			}
+			switch {
+			case asJSON:
+				return printJSON(cmd.OutOrStdout(), s)
+			case raw && s.Text == "":
+				return &coded{fmt.Errorf("session %s: no whole checkpoint yet", s.Session.SessionID), exitNotFound, "belay recover shows what the journal and the transcript hold."}
+			case raw:
+				_, err := io.WriteString(cmd.OutOrStdout(), s.Text)
 				return err
 			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), s)
-			}
-			return printShown(cmd, s)
+			return printShown(cmd.OutOrStdout(), s)
 		},
 	}
-	f.add(cmd)
+	f.add(cmd, a)
 	cmd.Flags().Uint64Var(&number, "number", 0, "checkpoint number (default: the newest whole one)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	_ = cmd.RegisterFlagCompletionFunc("session", a.completeSessions)
+	cmd.Flags().BoolVar(&raw, "raw", false, "print the checkpoint's file as it is")
 	return cmd
 }
 
-func printShown(cmd *cobra.Command, s lookup.Shown) error {
-	out := cmd.OutOrStdout()
+func printShown(out io.Writer, s lookup.Shown) error {
 	printSession(out, s.Session)
 	for _, d := range s.Damaged {
-		fmt.Fprintf(out, "%-12s%s\n", "damaged", d)
+		fmt.Fprintf(out, "%-12s%s\n", "damaged", printable(d))
 	}
-	fmt.Fprintf(out, "%-12s", "checkpoints")
-	for i, m := range s.Checkpoints {
-		if i == 20 {
-			fmt.Fprintf(out, " and %d older", len(s.Checkpoints)-i)
-			break
-		}
-		fmt.Fprintf(out, " %d(%s)", m.Number, m.Level)
+	if len(s.Checkpoints) > 0 {
+		fmt.Fprintf(out, "%-12s%s\n", "checkpoints", numbers(s, 8))
 	}
-	fmt.Fprintln(out)
 	if s.Text == "" {
 		fmt.Fprintln(out, "\nno checkpoint yet; belay recover shows what the journal and the transcript hold")
 		return nil
 	}
-	_, err := fmt.Fprintf(out, "\n%s", s.Text)
+	text := withoutState(s.Text)
+	if width(out) > 0 {
+		text = printableText(text)
+	}
+	_, err := fmt.Fprintf(out, "\n%s", text)
 	return err
+}
+
+func numbers(s lookup.Shown, most int) string {
+	var words []string
+	for i, m := range s.Checkpoints {
+		if i == most {
+			words = append(words, fmt.Sprintf("and %d older", len(s.Checkpoints)-i))
+			break
+		}
+		words = append(words, fmt.Sprintf("%d %s", m.Number, m.Level))
+	}
+	return strings.Join(words, ", ")
+}
+
+// withoutState leaves out of a checkpoint's head what only programs read, and is most of it.
+func withoutState(text string) string {
+	head, rest, found := strings.Cut(text, "\nstate: ")
+	if !found {
+		return text
+	}
+	_, rest, _ = strings.Cut(rest, "\n")
+	return head + "\n" + rest
 }

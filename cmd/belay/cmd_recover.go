@@ -1,7 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +16,9 @@ import (
 	"belay/recovery"
 )
 
+// starts are the reasons for a start that are answered differently.
+var starts = []string{recovery.StartUp, recovery.StartResume, recovery.StartFork, recovery.StartClear, recovery.StartCompact, recovery.StartManual}
+
 func (a *app) recoverCmd() *cobra.Command {
 	var f sessionFlags
 	var transcript, since, format, start string
@@ -20,18 +26,19 @@ func (a *app) recoverCmd() *cobra.Command {
 	var roles []string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "recover",
-		Short: "Print what the next session needs to go on",
+		Use:     "recover",
+		GroupID: groupSessions,
+		Short:   "Print what the next session needs to go on",
 		Long: `Prints the brief of a session: what it was doing, what is in doubt, the last answer, the user's words. It is a pure read: it
 marks nothing as told, needs no daemon and no checkpoint, and reads the agent's transcript from where the last checkpoint ended.
-Without --session it takes this folder's newest session that did not end cleanly.
+Without --session it takes this folder's newest session that did not end cleanly. --max-bytes caps all that is printed.
 
   belay recover
   belay recover --agent claude-code --session 3f0c...  --json
   belay recover --transcript ~/session.jsonl --format delta --max-bytes 2048
 
 Exit codes: 0 printed (also when there is nothing to say), 1 failed, 2 wrong flags, 3 no such session.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			folder, err := a.folder()
 			if err != nil {
@@ -43,7 +50,7 @@ Exit codes: 0 printed (also when there is nothing to say), 1 failed, 2 wrong fla
 			}
 			q := lookup.Question{Name: name, Since: since}
 			if transcript != "" {
-				if q.Transcript, err = filepath.Abs(transcript); err != nil {
+				if q.Transcript, err = transcriptFile(transcript); err != nil {
 					return err
 				}
 				if f.session == "" && f.workspace == "" {
@@ -54,8 +61,11 @@ Exit codes: 0 printed (also when there is nothing to say), 1 failed, 2 wrong fla
 				return err
 			}
 			r, err := folder.Recover(cmd.Context(), q)
+			if errors.Is(err, lookup.ErrNotFound) && transcript != "" && f.session == "" {
+				return &coded{err, exitNotFound, "Say whose it is: --agent " + strings.Join(agentNames(), ", ") + "."}
+			}
 			if err != nil {
-				return err
+				return a.elsewhere(cmd.Context(), f, err)
 			}
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), r)
@@ -64,11 +74,11 @@ Exit codes: 0 printed (also when there is nothing to say), 1 failed, 2 wrong fla
 				fmt.Fprintln(cmd.ErrOrStderr(), "Nothing to tell: "+nothing(r))
 				return nil
 			}
-			_, err = fmt.Fprint(cmd.OutOrStdout(), r.Text)
+			_, err = io.WriteString(cmd.OutOrStdout(), endLine(r.Text, q.Options.MaxBytes))
 			return err
 		},
 	}
-	f.add(cmd)
+	f.add(cmd, a)
 	fl := cmd.Flags()
 	fl.StringVar(&transcript, "transcript", "", "read this transcript, whatever the session names")
 	fl.StringVar(&since, "since", "", "border of the delta: a checkpoint's number, a time or an age (default: the last checkpoint)")
@@ -78,24 +88,52 @@ Exit codes: 0 printed (also when there is nothing to say), 1 failed, 2 wrong fla
 	fl.StringVar(&format, "format", "brief", "brief or delta")
 	fl.StringVar(&start, "start", recovery.StartManual, "answer as for this start: startup, resume, fork, clear, compact, manual")
 	fl.BoolVar(&asJSON, "json", false, "print JSON")
-	_ = cmd.RegisterFlagCompletionFunc("session", a.completeSessions)
-	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"brief", "delta"}, cobra.ShellCompDirectiveNoFileComp))
+	completeFlag(cmd, "format", cobra.FixedCompletions([]string{"brief", "delta"}, cobra.ShellCompDirectiveNoFileComp))
+	completeFlag(cmd, "start", cobra.FixedCompletions(starts, cobra.ShellCompDirectiveNoFileComp))
+	completeFlag(cmd, "roles", cobra.FixedCompletions([]string{"user", "assistant", "tool"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
+}
+
+// transcriptFile checks that the file is there: an answer about another one would be wrong.
+func transcriptFile(path string) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	info, err := os.Stat(abs)
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("no regular file")
+	}
+	if err != nil {
+		return "", &coded{fmt.Errorf("read the transcript: %w", err), exitNotFound, "Without --transcript, belay finds the one that the session names."}
+	}
+	return abs, nil
+}
+
+// endLine ends the text's last line where the cap has room for that.
+func endLine(text string, most int) string {
+	if strings.HasSuffix(text, "\n") || len(text) >= most {
+		return text
+	}
+	return text + "\n"
 }
 
 // recoverOptions checks the caps and fills them from the settings.
 func (a *app) recoverOptions(cmd *cobra.Command, format, start string, maxBytes, maxMessages int, roles []string) (recovery.Options, error) {
 	opt := recovery.Options{Start: start, Format: recovery.Format(format), MaxBytes: maxBytes, MaxMessages: maxMessages}
 	if opt.Format != recovery.Brief && opt.Format != recovery.Delta {
-		return opt, fmt.Errorf("%w: --format %q: brief or delta", errUsage, format)
+		return opt, &usage{what: fmt.Sprintf("--format %q: brief or delta", format)}
 	}
-	if maxBytes < 0 || maxMessages < 0 {
-		return opt, fmt.Errorf("%w: caps cannot be negative", errUsage)
+	if !slices.Contains(starts, start) {
+		return opt, &usage{what: fmt.Sprintf("--start %q: one of %s", start, strings.Join(starts, ", "))}
+	}
+	if maxMessages < 0 {
+		return opt, &usage{what: fmt.Sprintf("--max-messages %d: cannot be negative", maxMessages)}
 	}
 	if cmd.Flags().Changed("max-bytes") && maxBytes < recovery.MinBytes {
 		return opt, fmt.Errorf("--max-bytes %d: %w", maxBytes, recovery.ErrTooSmall)
 	}
-	c, err := a.settings(false, nil)
+	c, err := a.settings(false)
 	if err != nil {
 		return opt, err
 	}
@@ -114,7 +152,7 @@ func (a *app) recoverOptions(cmd *cobra.Command, format, start string, maxBytes,
 	for _, r := range roles {
 		role := checkpoint.Role(strings.ToLower(strings.TrimSpace(r)))
 		if !slices.Contains([]checkpoint.Role{checkpoint.RoleUser, checkpoint.RoleAssistant, checkpoint.RoleTool}, role) {
-			return opt, fmt.Errorf("%w: --roles %q: user, assistant or tool", errUsage, r)
+			return opt, &usage{what: fmt.Sprintf("--roles %q: user, assistant or tool", r)}
 		}
 		opt.Roles = append(opt.Roles, role)
 	}

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -18,17 +20,19 @@ func (a *app) statusCmd() *cobra.Command {
 	var f sessionFlags
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "status",
-		Short: "Show the daemon, its sessions and what is at risk now",
+		Use:     "status",
+		GroupID: groupSessions,
+		Short:   "Show the daemon, its sessions and what is at risk now",
 		Long: `Shows what would be lost if the machine died now: rounds and seconds that no checkpoint holds, bytes of the transcript that the
-mirror does not hold. With --session it is that session alone; its JSON is flat and has the names of the original scripts.
-Without a daemon it shows what the state folder holds, and says so.
+mirror does not hold. With --session (or BELAY_SESSION) it is that session alone; its JSON is flat and has the names of the
+original scripts. Without a daemon it shows what the state folder holds, and says so.
 
   belay status
   belay status --session 3f0c... --json
 
-Exit codes: 0 shown, 1 failed, 3 no such session, 4 no daemon answers (what is known is shown all the same).`,
-				RunE: func(cmd *cobra.Command, _ []string) error {
+Exit codes: 0 shown, 1 failed, 2 wrong flags, 3 no such session, 4 no daemon answers (what is known is shown all the same).`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.session == "" {
 				f.session = os.Getenv("BELAY_SESSION")
 			}
@@ -38,9 +42,8 @@ Exit codes: 0 shown, 1 failed, 3 no such session, 4 no daemon answers (what is k
 			return a.wholeStatus(cmd, f, asJSON)
 		},
 	}
-	f.add(cmd)
+	f.add(cmd, a)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	_ = cmd.RegisterFlagCompletionFunc("session", a.completeSessions)
 	return cmd
 }
 
@@ -51,42 +54,52 @@ func (a *app) sessionStatus(cmd *cobra.Command, f sessionFlags, asJSON bool) err
 	}
 	var st lookup.SessionStatus
 	r, _, err := a.request(cmd.Context(), false, wire.Request{Op: "status", Agent: f.agent, Session: f.session, Child: f.child, Workspace: name.Workspace})
+	noDaemon := errors.Is(err, wire.ErrNoDaemon)
 	switch {
 	case err == nil:
 		if err := json.Unmarshal(r.Body, &st); err != nil {
 			return fmt.Errorf("read the daemon's answer: %w", err)
 		}
-	case errors.Is(err, wire.ErrNoDaemon):
-		folder, ferr := a.folder()
-		if ferr != nil {
-			return ferr
+	case noDaemon:
+		var ferr error
+		if st, ferr = a.savedStatus(cmd.Context(), name); ferr != nil {
+			return a.elsewhere(cmd.Context(), f, ferr)
 		}
-		list, ferr := folder.Sessions(cmd.Context(), name, 1)
-		if ferr != nil {
-			return ferr
-		}
-		if len(list) == 0 {
-			return fmt.Errorf("session %s: %w", f.session, lookup.ErrNotFound)
-		}
-		st = list[0]
 	default:
-		return err
+		return a.elsewhere(cmd.Context(), f, err)
 	}
 	if asJSON {
-		return printJSON(cmd.OutOrStdout(), st)
+		return errors.Join(printJSON(cmd.OutOrStdout(), st), err)
 	}
 	printSession(cmd.OutOrStdout(), st)
-	return nil
+	return err
+}
+
+// savedStatus is what the state folder holds of a session.
+func (a *app) savedStatus(ctx context.Context, name statedir.Name) (lookup.SessionStatus, error) {
+	folder, err := a.folder()
+	if err != nil {
+		return lookup.SessionStatus{}, err
+	}
+	list, err := folder.Sessions(ctx, name, 1)
+	if err != nil {
+		return lookup.SessionStatus{}, err
+	}
+	if len(list) == 0 {
+		return lookup.SessionStatus{}, fmt.Errorf("session %s: %w", name.Session, lookup.ErrNotFound)
+	}
+	return list[0], nil
 }
 
 func (a *app) wholeStatus(cmd *cobra.Command, f sessionFlags, asJSON bool) error {
+	want := statedir.Name{Agent: f.agent, Workspace: realFolder(f.workspace)}
 	r, _, err := a.request(cmd.Context(), false, wire.Request{Op: "status"})
 	if errors.Is(err, wire.ErrNoDaemon) {
 		folder, ferr := a.folder()
 		if ferr != nil {
 			return ferr
 		}
-		list, ferr := folder.Sessions(cmd.Context(), statedir.Name{Agent: f.agent}, 20)
+		list, ferr := folder.Sessions(cmd.Context(), want, 20)
 		if ferr != nil {
 			return ferr
 		}
@@ -105,6 +118,9 @@ func (a *app) wholeStatus(cmd *cobra.Command, f sessionFlags, asJSON bool) error
 	if err := json.Unmarshal(r.Body, &st); err != nil {
 		return fmt.Errorf("read the daemon's answer: %w", err)
 	}
+	st.Sessions = slices.DeleteFunc(st.Sessions, func(s lookup.SessionStatus) bool {
+		return want.Agent != "" && s.Agent != want.Agent || want.Workspace != "" && s.Workspace != want.Workspace
+	})
 	if asJSON {
 		return printJSON(cmd.OutOrStdout(), st)
 	}

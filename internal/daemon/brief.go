@@ -224,6 +224,12 @@ func (d *Daemon) told(b *briefing, marker string, ok bool) {
 	d.release(b, false)
 }
 
+// owe leaves a session's brief to the next event that can carry it.
+func (d *Daemon) owe(ctx context.Context, key checkpoint.Key) {
+	s := d.session(key)
+	s.do(ctx, func() { s.note(ctx, checkpoint.Event{Kind: checkpoint.EventOwed}) })
+}
+
 // release ends a briefing; owed says that its text did not reach anybody.
 func (d *Daemon) release(b *briefing, owed bool) {
 	d.mu.Lock()

@@ -89,6 +89,7 @@ func (s *session) read(ctx context.Context) {
 	if flush {
 		s.flushed = time.Now()
 	}
+	ctx = s.d.life // not the context of the connection whose event started it: that one may be gone before the answer is here
 	s.d.wait.Go(func() {
 		batch, err := source.Read(ctx, cursor, checkpoint.ReadOptions{})
 		var p mirror.Progress
@@ -222,6 +223,7 @@ func (s *session) write(ctx context.Context, b *build) {
 	snapshot := s.state.Clone()
 	snapshot.OwedFull, snapshot.OwedSparse = "", false
 	number := s.state.LastNumber + 1
+	ctx = s.d.life // as in read
 	s.d.wait.Go(func() {
 		c := checkpoint.New(snapshot, number, b.decision, now)
 		err := s.store(ctx, c)

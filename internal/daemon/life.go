@@ -27,7 +27,7 @@ func (s *session) follow(ctx context.Context, before *checkpoint.Proc) {
 	}
 	s.d.counts.lastLive.Store(time.Now().UnixNano())
 	if s.fresh && s.state.LastHook.Equal(s.state.Began) {
-		s.d.wait.Go(func() { s.do(ctx, func() { _ = s.save(ctx) }) }) // findable on disk at once; the journal stands for it until then
+		s.d.wait.Go(func() { s.do(s.d.life, func() { _ = s.save(s.d.life) }) }) // findable on disk at once; the journal stands for it until then
 	}
 }
 

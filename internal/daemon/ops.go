@@ -124,8 +124,12 @@ func (d *Daemon) hook(ctx context.Context, req wire.Request, payload []byte) *an
 		}
 	}
 	ans := d.eventAnswer(req, last)
-	if len(in.Events) > 0 && req.Spooled == 0 {
+	switch {
+	case len(in.Events) == 0:
+	case req.Spooled == 0:
 		d.offer(ans, a, in, in.Events[0], req.Event)
+	case in.Ask == agent.AskStart && !last.double: // its hook has gone without an answer
+		d.owe(ctx, d.resolve(ctx, in.Events[0]))
 	}
 	return ans
 }

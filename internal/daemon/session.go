@@ -63,6 +63,7 @@ type result struct {
 	seq      uint64
 	decision checkpoint.Decision
 	number   uint64 // of the checkpoint, for those who waited
+	double   bool   // it was there before
 	err      error
 }
 
@@ -119,7 +120,7 @@ func (s *session) event(ctx context.Context, e checkpoint.Event) result {
 	before := s.state.Proc
 	effect := s.state.Apply(e)
 	s.lastSeen = now
-	res := result{seq: seq, decision: checkpoint.Decision{Code: checkpoint.CodeNoTrigger, Text: "no trigger"}}
+	res := result{seq: seq, double: effect.Double, decision: checkpoint.Decision{Code: checkpoint.CodeNoTrigger, Text: "no trigger"}}
 	if !effect.Double {
 		s.follow(ctx, before)
 		res.decision = s.decide(ctx, effect, now)

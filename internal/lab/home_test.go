@@ -27,7 +27,7 @@ import (
 // The longest that anything in the lab may take. What is waited for comes in a second or two on a quiet machine.
 const (
 	longRun  = 90 * time.Second // a whole run of the agent
-	longWait = 60 * time.Second // for a file, a request, a state
+	longWait = 30 * time.Second // for a file, a request, a state
 )
 
 // userSettings are a user's own, in a form that no program would write, so that a restored file is known to be the same.
