@@ -111,7 +111,7 @@ func (d *Daemon) claim(ctx context.Context, ask agent.Ask, e checkpoint.Event) (
 	switch {
 	case isNew(f.state, b.start):
 		d.choose(ctx, b, f.state)
-	case f.state.Given != nil && f.state.Given.News == f.state.News:
+	case b.start != recovery.StartCompact && f.state.Given != nil && f.state.Given.News == f.state.News:
 		b.about = nil // all of it was told already
 	}
 	return b, true
