@@ -75,6 +75,17 @@ func New(spec string, beat func(ctx context.Context) error, opt Options) (*Heart
 	return h, nil
 }
 
+// Check says what is wrong with a schedule, for settings; an empty one is DefaultSpec.
+func Check(spec string) error {
+	if spec = strings.TrimSpace(spec); spec == "" {
+		return nil
+	}
+	if _, err := parse(spec); err != nil {
+		return fmt.Errorf("is no schedule: %w", err)
+	}
+	return nil
+}
+
 // parse is cron's parser without its surprises: it takes an @every of -5m for one of a second, panics when a time zone
 // is not followed by a space, and accepts dates that never come.
 func parse(spec string) (cron.Schedule, error) {

@@ -18,7 +18,6 @@ import (
 	"belay/internal/config"
 	"belay/internal/intake"
 	"belay/internal/lookup"
-	"belay/internal/statedir"
 	"belay/internal/wire"
 )
 

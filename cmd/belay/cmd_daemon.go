@@ -52,7 +52,7 @@ Exit codes: 0 stopped, 1 it could not run (another one runs, no place for the so
 				signal.Notify(hup, syscall.SIGHUP)
 				defer signal.Stop(hup)
 			}
-			for c != nil && err == nil {
+			for c != nil && err == nil && cmd.Context().Err() == nil {
 				c, err = a.serve(cmd.Context(), c, fromHook, hup, cmd.ErrOrStderr())
 			}
 			if fromHook && errors.Is(err, daemon.ErrRunning) {
@@ -91,8 +91,8 @@ func (a *app) serve(ctx context.Context, c *config.Config, fromHook bool, hup <-
 	for {
 		select {
 		case err := <-ended:
-			if err != nil {
-				log.Error("daemon ended", zap.Error(err)) // also in the log: nobody sees the stderr of one that a hook started
+			if err != nil && fromHook && !errors.Is(err, daemon.ErrRunning) {
+				log.Error("daemon ended", zap.Error(err)) // nobody sees the stderr of one that a hook started
 			}
 			return next, err
 		case <-hup:

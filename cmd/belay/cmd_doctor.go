@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,7 +20,6 @@ import (
 	"belay/internal/agent"
 	"belay/internal/agent/all"
 	"belay/internal/daemon"
-	"belay/internal/lookup"
 	"belay/internal/spool"
 	"belay/internal/statedir"
 	"belay/internal/vfs"
@@ -35,18 +37,19 @@ type finding struct {
 func (a *app) doctorCmd() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "doctor",
-		Short: "Check that everything is in place",
+		Use:     "doctor",
+		GroupID: groupSetUp,
+		Short:   "Check that everything is in place",
 		Long: `Looks at settings, state folder, daemon, socket, store, hooks of the agents on this machine and their transcripts, and says what to do
 about each thing that is not right. It changes nothing.
 
   belay doctor
   belay doctor --json
 
-Exit codes: 0 all is well, 1 failed, 6 something is not right.`,
-		Args: cobra.NoArgs,
+Exit codes: 0 all is well, 1 failed, 2 wrong flags, 6 something is not right.`,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			list := a.diagnose(cmd.Context())
+			list := a.diagnose(cmd.Context(), cmd.ErrOrStderr())
 			bad := 0
 			for _, f := range list {
 				if f.State == "problem" {
@@ -58,16 +61,10 @@ Exit codes: 0 all is well, 1 failed, 6 something is not right.`,
 					return err
 				}
 			} else {
-				marks := map[string]string{"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}
-				for _, f := range list {
-					fmt.Fprintf(cmd.OutOrStdout(), "%s %-14s %s\n", marks[f.State], f.What, f.Said)
-					if f.Do != "" {
-						fmt.Fprintf(cmd.OutOrStdout(), "%23s-> %s\n", "", f.Do)
-					}
-				}
+				printFindings(cmd.OutOrStdout(), list)
 			}
 			if bad > 0 {
-				return &coded{fmt.Errorf("%d problems", bad), exitFindings, ""}
+				return &coded{errors.New("doctor: " + count(bad, "problem")), exitFindings, "Each says what to do about it."}
 			}
 			return nil
 		},
@@ -76,10 +73,26 @@ Exit codes: 0 all is well, 1 failed, 6 something is not right.`,
 	return cmd
 }
 
-func (a *app) diagnose(ctx context.Context) []finding {
+func printFindings(w io.Writer, list []finding) {
+	marks := map[string]string{"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}
+	for _, f := range list {
+		for i, line := range strings.Split(f.Said, "\n") {
+			if i == 0 {
+				fmt.Fprintf(w, "%s %-14s %s\n", marks[f.State], f.What, printable(line))
+			} else {
+				fmt.Fprintf(w, "%22s %s\n", "", printable(line))
+			}
+		}
+		if f.Do != "" {
+			fmt.Fprintf(w, "%22s -> %s\n", "", printable(f.Do))
+		}
+	}
+}
+
+func (a *app) diagnose(ctx context.Context, screen io.Writer) []finding {
 	var list []finding
 	add := func(what, state, said, do string) { list = append(list, finding{what, state, said, do}) }
-	c, err := a.settings(true, nil)
+	c, err := a.settings(true)
 	switch {
 	case err != nil:
 		add("settings", "problem", err.Error(), "belay config prints every key with its default")
@@ -103,11 +116,17 @@ func (a *app) diagnose(ctx context.Context) []finding {
 		add("state folder", "ok", root, "")
 	}
 	list = append(list, a.diagnoseDaemon(ctx)...)
-	list = append(list, diagnoseStore(ctx, dir)...)
+	states, rep, err := dir.Find(ctx, statedir.Name{})
+	if err != nil {
+		add("store", "problem", err.Error(), "mend the folder, or move it away: the daemon makes a new one")
+	} else {
+		list = append(list, diagnoseJournal(rep)...)
+		list = append(list, diagnoseStore(ctx, dir, states, screen)...)
+	}
 	if n, bytes, err := spool.Pending(dir.FS, dir.Spool()); err == nil && n > 0 {
 		add("spool", "note", fmt.Sprintf("%d events (%d bytes) wait for a daemon", n, bytes), "belay daemon &")
 	}
-	list = append(list, a.diagnoseAgents(ctx, dir)...)
+	list = append(list, a.diagnoseAgents(states)...)
 	if _, err := exec.LookPath("git"); err != nil {
 		add("git", "note", "not found: checkpoints will not hold the state of the work tree", "")
 	}
@@ -148,25 +167,35 @@ func (a *app) diagnoseDaemon(ctx context.Context) []finding {
 	return list
 }
 
-// diagnoseStore reads every checkpoint's checksum of the newest sessions.
-func diagnoseStore(ctx context.Context, dir statedir.Dir) []finding {
-	states, rep, err := dir.Find(ctx, statedir.Name{})
-	if err != nil {
-		return []finding{{"store", "problem", err.Error(), ""}}
-	}
+// diagnoseJournal tells what the log and the saved states have lost.
+func diagnoseJournal(rep statedir.Report) []finding {
 	var list []finding
 	for _, b := range rep.Bad {
 		list = append(list, finding{"state file", "problem", b, "its checkpoints and the journal stand in for it; the file can be removed"})
 	}
+	if j := rep.Journal; j.Damaged+j.Unreadable > 0 {
+		list = append(list, finding{"journal", "problem", fmt.Sprintf("%s damaged, %d records lost, %s not readable", count(j.Damaged, "place"), j.Lost, count(j.Unreadable, "segment")),
+			"the daemon goes past it; check the disk"})
+	}
+	return list
+}
+
+const doctorSessions = 200 // newest ones, whose checkpoints are read
+
+// diagnoseStore reads every checkpoint's checksum of the newest sessions.
+func diagnoseStore(ctx context.Context, dir statedir.Dir, states []*checkpoint.State, screen io.Writer) []finding {
 	store, err := filestore.Open(dir.FS, dir.Root)
 	if err != nil {
-		return append(list, finding{"store", "problem", err.Error(), ""})
+		return []finding{{"store", "problem", err.Error(), ""}}
 	}
-	whole, damaged := 0, 0
-	for _, s := range states[:min(len(states), 200)] {
+	var list []finding
+	whole, some := 0, states[:min(len(states), doctorSessions)]
+	step, done := progress(screen, len(some), "reading checkpoints")
+	for _, s := range some {
+		step()
 		metas, err := store.List(ctx, s.Key)
 		if err != nil {
-			list = append(list, finding{"store", "problem", err.Error(), ""})
+			list = append(list, finding{"store", "problem", err.Error(), "mend the folder, or move it away: the daemon makes a new one"})
 			continue
 		}
 		for _, m := range metas {
@@ -175,53 +204,64 @@ func diagnoseStore(ctx context.Context, dir statedir.Dir) []finding {
 				_, err = checkpoint.Decode(data)
 			}
 			if err != nil {
-				damaged++
 				list = append(list, finding{"checkpoint", "problem", fmt.Sprintf("%d of %s: %v", m.Number, s.Key, err), "older ones are used; the file can be removed"})
 				continue
 			}
 			whole++
 		}
 	}
-	if damaged == 0 {
-		list = append(list, finding{"store", "ok", fmt.Sprintf("%d sessions, %d checkpoints whole", len(states), whole), ""})
+	done()
+	said := fmt.Sprintf("%s, %s whole", count(len(states), "session"), count(whole, "checkpoint"))
+	if len(some) < len(states) {
+		said = fmt.Sprintf("%s, %s of the newest %d whole", count(len(states), "session"), count(whole, "checkpoint"), len(some))
+	}
+	if len(list) == 0 {
+		list = append(list, finding{"store", "ok", said, ""})
 	}
 	return list
 }
 
-func (a *app) diagnoseAgents(ctx context.Context, dir statedir.Dir) []finding {
+// diagnoseAgents looks at the hooks and at each agent's newest session.
+func (a *app) diagnoseAgents(states []*checkpoint.State) []finding {
 	var list []finding
 	paths, err := a.hookPaths()
 	if err != nil {
 		return []finding{{"hooks", "problem", err.Error(), ""}}
 	}
-	f := lookup.Folder{Dir: dir, Agents: all.All()}
 	for _, g := range all.All() {
 		if in, ok := g.(agent.Installer); ok {
 			list = append(list, hooksOf(g.Name(), in, paths)...)
 		}
-		seen, err := f.Sessions(ctx, statedir.Name{Agent: g.Name()}, 1)
-		if err != nil || len(seen) == 0 {
+		i := slices.IndexFunc(states, func(s *checkpoint.State) bool { return s.Key.Agent == g.Name() && s.Key.Child == "" })
+		if i < 0 {
 			continue
 		}
-		s := seen[0]
+		s := states[i]
 		switch {
-		case s.Transcript == nil:
-			list = append(list, finding{g.Name(), "note", "last event " + ago(s.LastEvent) + " ago; no transcript was named", "recovery works from its events alone"})
-		case missing(s.Transcript.Path):
-			list = append(list, finding{g.Name(), "note", "the transcript of its last session is not there: " + s.Transcript.Path, "recovery works from belay's own record"})
+		case s.Transcript == "":
+			list = append(list, finding{g.Name(), "note", "last event " + ago(s.LastEvent) + "; no transcript was named", "recovery works from its events alone"})
+		case missing(s.Transcript):
+			list = append(list, finding{g.Name(), "note", "the transcript of its last session is not there: " + s.Transcript, "recovery works from belay's own record"})
 		default:
-			list = append(list, finding{g.Name(), "ok", fmt.Sprintf("last event %s ago, transcript %s", ago(s.LastEvent), filepath.Base(s.Transcript.Path)), ""})
+			list = append(list, finding{g.Name(), "ok", fmt.Sprintf("last event %s, transcript %s", ago(s.LastEvent), filepath.Base(s.Transcript)), ""})
 		}
 	}
 	return list
 }
 
+// hooksOf checks an agent's wiring against every place where belay-hook may have been installed from: this shell's PATH
+// need not be the one of that time. The place with the fewest findings is taken for the right one.
 func hooksOf(name string, in agent.Installer, paths agent.Paths) []finding {
 	v, ok := in.Present()
 	if !ok {
 		return nil
 	}
 	found := in.Check(paths)
+	for _, hook := range hookChoices() {
+		if other := in.Check(agent.Paths{Hook: hook, Socket: paths.Socket}); len(other) < len(found) {
+			found = other
+		}
+	}
 	if len(found) == 0 {
 		return []finding{{name, "ok", "hooks are in place (version " + orUnknown(v) + ")", ""}}
 	}
@@ -230,6 +270,15 @@ func hooksOf(name string, in agent.Installer, paths agent.Paths) []finding {
 		list = append(list, finding{name, "problem", p, "belay install " + name})
 	}
 	return list
+}
+
+// hookChoices are the programs that may stand in settings: the copy that install made, and the one beside this program.
+func hookChoices() []string {
+	choices := []string{filepath.Join(binFolder(), "belay-hook")}
+	if exe, err := os.Executable(); err == nil {
+		choices = append(choices, filepath.Join(filepath.Dir(exe), "belay-hook"))
+	}
+	return slices.DeleteFunc(choices, missing)
 }
 
 func orUnknown(v string) string {

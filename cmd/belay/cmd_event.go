@@ -3,14 +3,18 @@ package main
 import (
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
+	"belay/checkpoint"
 	"belay/internal/wire"
 )
 
@@ -23,7 +27,7 @@ func (f *sessionFlags) target(req wire.Request) (wire.Request, error) {
 		f.session = os.Getenv("BELAY_SESSION")
 	}
 	if f.session == "" {
-		return req, &coded{fmt.Errorf("no session"), exitUsage, "Give --session ID or set BELAY_SESSION."}
+		return req, &usage{what: "no session", hint: "Give --session ID or set BELAY_SESSION."}
 	}
 	n, err := f.name()
 	if err != nil {
@@ -39,39 +43,57 @@ func (f *sessionFlags) target(req wire.Request) (wire.Request, error) {
 // printReply shows what the gates said.
 func printReply(cmd *cobra.Command, r wire.Reply, body []byte, asJSON bool) error {
 	if asJSON {
+		r.Len = 0 // of the socket's framing
 		return printJSON(cmd.OutOrStdout(), r)
 	}
-	if len(body) == 0 && r.Decision != nil {
-		body = []byte(r.Decision.Text + "\n")
+	if len(body) == 0 {
+		body = []byte(replyText(r) + "\n")
 	}
 	_, err := cmd.OutOrStdout().Write(body)
 	return err
+}
+
+// replyText is one line for an answer that brings none.
+func replyText(r wire.Reply) string {
+	text := "nothing to keep"
+	switch r.Kept {
+	case wire.KeptDisk:
+		text = fmt.Sprintf("kept, record %d", r.Seq)
+	case wire.KeptMemory:
+		text = fmt.Sprintf("kept in memory only, record %d: the journal's disk fails, belay status says why", r.Seq)
+	}
+	switch d := r.Decision; {
+	case d == nil:
+	case d.Take:
+		text += fmt.Sprintf("; taking %s: %s", d.Kind, d.Text)
+	case d.Owed:
+		text += "; " + d.Text + " (owed)"
+	default:
+		text += "; " + d.Text
+	}
+	return text
 }
 
 func (a *app) eventCmd() *cobra.Command {
 	var f sessionFlags
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "event [JSON]",
-		Short: "Send one event of any agent, as JSON",
-		Long: `Sends an event: the JSON object from the argument or from standard input. docs/protocol.md lists the kinds and fields. The
-daemon is started when none runs.
+		Use:     "event [JSON]",
+		GroupID: groupEvents,
+		Short:   "Send one event of any agent, as JSON",
+		Long: `Sends an event: the JSON object from the argument or from standard input. The daemon is started when none runs. Its kind is one
+of start, prompt, stop, tool-start, tool-end, compacting, compacted, child-start, child-end, end, exit, mark, task, beat; text
+holds words, call and name a tool call. docs/protocol.md lists all fields.
 
   belay event --agent mine --session s1 '{"kind":"prompt","text":"write the report"}'
   echo '{"kind":"tool-start","call":"c1","name":"deploy"}' | BELAY_SESSION=s1 belay event --agent mine
 
 Exit codes: 0 kept, 1 failed, 2 no event or not JSON, 4 no daemon could be started.`,
-		Args: cobra.MaximumNArgs(1),
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var data []byte
-			var err error
-			if len(args) == 1 {
-				data = []byte(args[0])
-			} else if data, err = io.ReadAll(io.LimitReader(cmd.InOrStdin(), wire.MaxLine)); err != nil {
-				return fmt.Errorf("read the event: %w", err)
-			}
-			if !json.Valid(data) {
-				return &coded{fmt.Errorf("the event is no JSON object"), exitUsage, `For example: belay event --session s1 '{"kind":"prompt","text":"hello"}'`}
+			data, err := eventJSON(args, cmd.InOrStdin())
+			if err != nil {
+				return err
 			}
 			req, err := f.target(wire.Request{Op: "event", Body: data})
 			if err != nil {
@@ -84,24 +106,58 @@ Exit codes: 0 kept, 1 failed, 2 no event or not JSON, 4 no daemon could be start
 			return printReply(cmd, r, body, asJSON)
 		},
 	}
-	f.add(cmd)
+	f.add(cmd, a)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the daemon's reply as JSON")
 	return cmd
+}
+
+// maxEvent leaves room for the rest of the request's line.
+const maxEvent = wire.MaxLine - 64<<10
+
+// eventJSON is the event from the argument or from standard input.
+func eventJSON(args []string, in io.Reader) ([]byte, error) {
+	const example = `For example: belay event --session s1 '{"kind":"prompt","text":"hello"}'`
+	var data []byte
+	switch f, _ := in.(*os.File); {
+	case len(args) > 1:
+		return nil, &usage{what: fmt.Sprintf("one event, not %d", len(args)), hint: example}
+	case len(args) == 1:
+		data = []byte(args[0])
+	case f != nil && term.IsTerminal(int(f.Fd())):
+		return nil, &usage{what: "no event", hint: example}
+	default:
+		var err error
+		if data, err = io.ReadAll(io.LimitReader(in, maxEvent+1)); err != nil {
+			return nil, fmt.Errorf("read the event: %w", err)
+		}
+	}
+	if len(data) > maxEvent {
+		return nil, &usage{what: fmt.Sprintf("the event has over %d bytes", maxEvent), hint: "Send less of the text: belay keeps 16 KB of it."}
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(data, &object); err != nil || object == nil {
+		return nil, &usage{what: "the event is no JSON object", hint: example}
+	}
+	return data, nil
 }
 
 func (a *app) markCmd() *cobra.Command {
 	var f sessionFlags
 	var decision, asJSON bool
 	cmd := &cobra.Command{
-		Use:   "mark TEXT",
-		Short: "Keep a note or a decision in the session's record",
+		Use:     "mark TEXT",
+		GroupID: groupSessions,
+		Short:   "Keep a note or a decision in the session's record",
 		Long: `Keeps a note. With --decision it is kept for good, given to every later session, and a FULL checkpoint is taken at once.
 
   belay mark --session 3f0c... --decision "The API stays on v1 until March."
 
 Exit codes: 0 kept, 1 failed, 2 wrong use, 4 no daemon could be started.`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 || strings.TrimSpace(args[0]) == "" {
+				return &usage{what: "mark takes one text", hint: `In quotes: belay mark --session ID "the text"`}
+			}
 			body, err := json.Marshal(wire.Event{Kind: "mark", Text: args[0], Decision: decision})
 			if err != nil {
 				return err
@@ -117,7 +173,7 @@ Exit codes: 0 kept, 1 failed, 2 wrong use, 4 no daemon could be started.`,
 			return printReply(cmd, r, out, asJSON)
 		},
 	}
-	f.add(cmd)
+	f.add(cmd, a)
 	cmd.Flags().BoolVar(&decision, "decision", false, "it is a decision")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the daemon's reply as JSON")
 	return cmd
@@ -127,15 +183,16 @@ func (a *app) checkpointCmd() *cobra.Command {
 	var f sessionFlags
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "checkpoint",
-		Short: "Take a FULL checkpoint of a session now",
+		Use:     "checkpoint",
+		GroupID: groupSessions,
+		Short:   "Take a FULL checkpoint of a session now",
 		Long: `Takes a FULL checkpoint whatever the time gate says, and waits until it is on disk. With nothing new since the last FULL none is
 taken.
 
   belay checkpoint --session 3f0c...
 
 Exit codes: 0 taken or nothing new, 1 failed, 2 wrong use, 3 no such session, 4 no daemon, 5 degraded.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			req, err := f.target(wire.Request{Op: "checkpoint"})
 			if err != nil {
@@ -143,31 +200,31 @@ Exit codes: 0 taken or nothing new, 1 failed, 2 wrong use, 3 no such session, 4 
 			}
 			r, body, err := a.request(cmd.Context(), false, req)
 			if err != nil {
-				return err
+				return a.elsewhere(cmd.Context(), f, err)
 			}
-			if r.Decision != nil && r.Decision.Code == "degraded" {
-				return &coded{fmt.Errorf("degraded: the checkpoint is owed"), exitDegraded, "belay status says why; belay reset tries the store now."}
+			if r.Decision != nil && r.Decision.Code == string(checkpoint.CodeDegraded) {
+				return &coded{errors.New("take a checkpoint: degraded, it is owed"), exitDegraded, "belay status says why; belay reset tries the store now."}
 			}
 			return printReply(cmd, r, body, asJSON)
 		},
 	}
-	f.add(cmd)
+	f.add(cmd, a)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the daemon's reply as JSON")
-	_ = cmd.RegisterFlagCompletionFunc("session", a.completeSessions)
 	return cmd
 }
 
 func (a *app) resetCmd() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "reset",
-		Short: "Try the store now and leave degraded mode if it works",
+		Use:     "reset",
+		GroupID: groupSetUp,
+		Short:   "Try the store now and leave degraded mode if it works",
 		Long: `Probes the store at once. If it can be written, the breaker closes and the owed checkpoints are taken.
 
   belay reset
 
-Exit codes: 0 the store is well, 4 no daemon, 5 it still cannot be written.`,
-		Args: cobra.NoArgs,
+Exit codes: 0 the store is well, 1 failed, 2 wrong flags, 4 no daemon, 5 it still cannot be written.`,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, _, err := a.request(cmd.Context(), false, wire.Request{Op: "reset"})
 			if err != nil {
@@ -213,14 +270,15 @@ func (a *app) verbCmd(verb, short string) *cobra.Command {
 	}
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   verb,
-		Short: short,
+		Use:     verb,
+		GroupID: groupEvents,
+		Short:   short,
 		Long: short + `. A verb of the original checkpoint scripts, for agents that call a shell.
 
   BELAY_SESSION=main belay ` + verb + `
 
 Exit codes: 0 done, also when a gate refused; 1 failed, 2 wrong use, 3 no such session, 4 no daemon could be started.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			body, err := json.Marshal(flags)
 			if err != nil {
@@ -237,7 +295,7 @@ Exit codes: 0 done, also when a gate refused; 1 failed, 2 wrong use, 3 no such s
 			return printReply(cmd, r, out, asJSON)
 		},
 	}
-	f.add(cmd)
+	f.add(cmd, a)
 	fl := cmd.Flags()
 	fl.BoolVar(&asJSON, "json", false, "print the daemon's reply as JSON")
 	switch verb {

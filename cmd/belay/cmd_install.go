@@ -33,29 +33,51 @@ func installer(name string) (agent.Installer, error) {
 	g, ok := all.ByName(name)
 	in, can := g.(agent.Installer)
 	if !ok || !can {
-		return nil, &coded{fmt.Errorf("no installer for %q", name), exitUsage, "These can be installed: " + strings.Join(installable(), ", ") + ". Other programs use belay event."}
+		return nil, &usage{what: fmt.Sprintf("no installer for %q", name), hint: "These can be installed: " + strings.Join(installable(), ", ") + ". Other programs use belay event."}
 	}
 	return in, nil
+}
+
+// oneAgent takes the agent from the arguments. Without one it says which there are.
+func oneAgent(cmd *cobra.Command, args []string) (agent.Installer, error) {
+	if len(args) == 1 {
+		return installer(args[0])
+	}
+	hint := ""
+	for _, name := range installable() {
+		in, err := installer(name)
+		if err != nil {
+			return nil, err
+		}
+		found := "not found on this machine"
+		if v, ok := in.Present(); ok {
+			found = "found on this machine, version " + orUnknown(v)
+		}
+		hint += fmt.Sprintf("  %s %s   (%s)\n", cmd.CommandPath(), name, found)
+	}
+	return nil, &usage{what: cmd.Name() + ": which agent?", hint: "One of:\n" + strings.TrimSuffix(hint, "\n")}
 }
 
 func (a *app) installCmd() *cobra.Command {
 	var dryRun, asJSON bool
 	cmd := &cobra.Command{
-		Use:   "install AGENT",
-		Short: "Wire an agent: its hooks call belay from now on",
+		Use:     "install AGENT",
+		GroupID: groupSetUp,
+		Short:   "Wire an agent: its hooks call belay from now on",
 		Long: `Adds belay's hooks to the agent's settings and keeps everything else in them. Twice is as good as once. When belay and belay-hook
-are not on PATH, both are copied to ` + "`$XDG_DATA_HOME/belay/bin`" + ` first.
+are not in one folder on PATH, both are copied to $XDG_DATA_HOME/belay/bin (~/.local/share/belay/bin) first: hooks run in an
+environment of the agent's. Without AGENT it lists the agents.
 
   belay install claude-code --dry-run
   belay install claude-code
 
-Exit codes: 0 done, 1 failed (nothing was changed), 2 no such agent.`,
-		Args: cobra.ExactArgs(1),
+Exit codes: 0 done, 1 failed (the settings were not changed), 2 no such agent.`,
+		Args: cobra.ArbitraryArgs,
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return installable(), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			in, err := installer(args[0])
+			in, err := oneAgent(cmd, args)
 			if err != nil {
 				return err
 			}
@@ -78,20 +100,21 @@ Exit codes: 0 done, 1 failed (nothing was changed), 2 no such agent.`,
 func (a *app) uninstallCmd() *cobra.Command {
 	var dryRun, asJSON bool
 	cmd := &cobra.Command{
-		Use:   "uninstall AGENT",
-		Short: "Take belay's hooks out of an agent's settings",
+		Use:     "uninstall AGENT",
+		GroupID: groupSetUp,
+		Short:   "Take belay's hooks out of an agent's settings",
 		Long: `Puts the settings back byte for byte when nobody changed them since, else takes out belay's entries alone. What belay has recorded
 stays.
 
   belay uninstall claude-code
 
-Exit codes: 0 done, 1 failed (nothing was changed), 2 no such agent.`,
-		Args: cobra.ExactArgs(1),
+Exit codes: 0 done, 1 failed (the settings were not changed), 2 no such agent.`,
+		Args: cobra.ArbitraryArgs,
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return installable(), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			in, err := installer(args[0])
+			in, err := oneAgent(cmd, args)
 			if err != nil {
 				return err
 			}
@@ -132,10 +155,8 @@ func printChanges(w io.Writer, changes []agent.Change, dryRun, asJSON bool) erro
 // hookPaths are the places that an installer writes into settings.
 func (a *app) hookPaths() (agent.Paths, error) {
 	p := agent.Paths{Hook: filepath.Join(binFolder(), "belay-hook")}
-	if found, err := exec.LookPath("belay-hook"); err == nil {
-		if abs, err := filepath.Abs(found); err == nil && onPath("belay") {
-			p.Hook = abs
-		}
+	if onPath, ok := hookOnPath(); ok {
+		p.Hook = onPath
 	}
 	if a.socket != "" {
 		abs, err := filepath.Abs(a.socket)
@@ -162,9 +183,22 @@ func (a *app) defaultRoot() (string, error) {
 	return filepath.Join(home, ".local", "state", "belay"), err
 }
 
-func onPath(name string) bool {
-	_, err := exec.LookPath(name)
-	return err == nil
+// hookOnPath finds belay-hook on PATH, if belay is beside it: a hook need not have our PATH, and looks there first.
+func hookOnPath() (string, bool) {
+	found, err := exec.LookPath("belay-hook")
+	if err != nil {
+		return "", false
+	}
+	abs, err := filepath.Abs(found)
+	if err != nil {
+		return "", false
+	}
+	real, err := filepath.EvalSymlinks(abs)
+	if err != nil {
+		return "", false
+	}
+	_, err = exec.LookPath(filepath.Join(filepath.Dir(real), "belay"))
+	return abs, err == nil
 }
 
 func binFolder() string { return filepath.Join(xdg.DataHome, "belay", "bin") }

@@ -25,7 +25,7 @@ func (a *app) intakeCmd() *cobra.Command {
 
 Exit codes: 0 whatever happens.`,
 		Hidden:             true,
-		Args:               cobra.ArbitraryArgs,                        // a newer belay-hook may say more
+		Args:               cobra.ArbitraryArgs,                          // a newer belay-hook may say more
 		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true}, // likewise
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_ = a.intake(cmd.Context(), cmd.InOrStdin()) // the event is safe in the spool, or its loss is counted there

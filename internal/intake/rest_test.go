@@ -1,7 +1,6 @@
 package intake
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"os"
@@ -14,19 +13,19 @@ import (
 )
 
 // slow is a request whose payload begins with first and goes on in a pipe.
-func slow(t *testing.T, first string) (in io.Reader, fd int, w *os.File) {
+func slow(t *testing.T, first string) (in io.Reader, r, w *os.File) {
 	t.Helper()
 	var p [2]int
 	if err := syscall.Pipe(p[:]); err != nil {
 		t.Fatal(err)
 	}
-	w = os.NewFile(uintptr(p[1]), "writer")
+	r, w = os.NewFile(uintptr(p[0]), "reader"), os.NewFile(uintptr(p[1]), "writer")
 	t.Cleanup(func() {
-		_ = syscall.Close(p[0])
+		_ = r.Close()
 		_ = w.Close()
 	})
 	return strings.NewReader(fmt.Sprintf(`{"v":1,"op":"hook","agent":"pi","event":"e","id":"a","rest":true,"len":%d}`+"\n%s",
-		len(first), first)), p[0], w
+		len(first), first)), r, w
 }
 
 func TestRest(t *testing.T) {
@@ -48,7 +47,7 @@ func TestRest(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := stateDir(t)
 			f := serve(t, listen(t, dir), okReply)
-			in, fd, w := slow(t, tt.first)
+			in, r, w := slow(t, tt.first)
 			written := make(chan error, 1)
 			go func() {
 				_, err := io.WriteString(w, tt.second)
@@ -58,7 +57,7 @@ func TestRest(t *testing.T) {
 				written <- err
 			}()
 			opt := options(dir)
-			opt.RestFD, opt.RestWait = fd, tt.wait
+			opt.RestFD, opt.RestWait = int(r.Fd()), tt.wait
 			if err := Run(t.Context(), in, opt); err != nil {
 				t.Fatal(err)
 			}
@@ -81,38 +80,27 @@ func TestRest(t *testing.T) {
 func TestRestOfAnEndlessWriter(t *testing.T) {
 	dir := stateDir(t)
 	f := serve(t, listen(t, dir), okReply)
-	in, fd, w := slow(t, "")
-	ctx, stop := context.WithCancel(t.Context())
+	in, r, w := slow(t, "")
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		piece := make([]byte, 64<<10)
-		for ctx.Err() == nil {
+		for {
 			if _, err := w.Write(piece); err != nil {
 				return
 			}
 		}
 	}()
 	opt := options(dir)
-	opt.RestFD, opt.RestWait = fd, time.Hour
+	opt.RestFD, opt.RestWait = int(r.Fd()), time.Hour
 	if err := Run(t.Context(), in, opt); err != nil {
 		t.Fatal(err)
 	}
-	stop()
-	_, _ = io.CopyN(io.Discard, os.NewFile(uintptr(dup(t, fd)), "reader"), 64<<10) // lets the last write end
+	_ = r.Close() // as the intake's end does
 	<-done
 	if list := f.list(); len(list) != 1 || !list[0].req.Cut || len(list[0].payload) != wire.MaxPayload {
 		t.Errorf("got %d events, want one of 16 MiB, marked cut", len(list))
 	}
-}
-
-func dup(t *testing.T, fd int) int {
-	t.Helper()
-	n, err := syscall.Dup(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
 }
 
 // TestRestFromNowhere: an intake that was started by hand has no pipe, or some other file under its number.
@@ -141,9 +129,9 @@ func TestRestFromNowhere(t *testing.T) {
 func TestRestWhenManyWait(t *testing.T) {
 	dir := stateDir(t)
 	f := serve(t, listen(t, dir), okReply)
-	in, fd, _ := slow(t, "what came")
+	in, r, _ := slow(t, "what came")
 	opt := options(dir)
-	opt.RestFD, opt.RestWait = fd, time.Hour
+	opt.RestFD, opt.RestWait = int(r.Fd()), time.Hour
 	i := newIntake(opt)
 	for range slots {
 		l, ok := i.trySlot("rest")
