@@ -18,29 +18,38 @@ func Frame(marker, body string) string {
 	return fmt.Sprintf("%s%s%s\n%s\n%s%s%s", frameOpen, marker, frameEnd, strings.TrimRight(body, "\n"), frameClose, marker, frameEnd)
 }
 
+// maxMarker bounds what StripOwn takes for a marker of ours.
+const maxMarker = 64
+
 // StripOwn takes belay's own blocks out of a text and returns their markers. A block whose end is missing (cut by the
-// agent) goes to the end of the text.
+// agent) goes to the end of the text. One pass, whatever the text holds.
 func StripOwn(text string) (rest string, markers []string) {
+	var kept strings.Builder
 	for {
 		i := strings.Index(text, frameOpen)
 		if i < 0 {
-			return text, markers
+			break
 		}
 		after := text[i+len(frameOpen):]
-		j := strings.Index(after, frameEnd)
-		if j < 0 || j > 64 {
-			// No marker of ours: step over the look-alike.
-			head, tail := text[:i+len(frameOpen)], after
-			tail, more := StripOwn(tail)
-			return head + tail, append(markers, more...)
+		j := strings.Index(after[:min(len(after), maxMarker+len(frameEnd))], frameEnd)
+		if j < 0 { // no marker of ours: step over the look-alike
+			kept.WriteString(text[:i+len(frameOpen)])
+			text = after
+			continue
 		}
+		kept.WriteString(text[:i])
 		marker := after[:j]
 		markers = append(markers, marker)
 		end := frameClose + marker + frameEnd
 		k := strings.Index(after, end)
 		if k < 0 {
-			return text[:i], markers
+			return kept.String(), markers
 		}
-		text = text[:i] + after[k+len(end):]
+		text = after[k+len(end):]
 	}
+	if kept.Len() == 0 {
+		return text, markers
+	}
+	kept.WriteString(text)
+	return kept.String(), markers
 }

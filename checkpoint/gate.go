@@ -40,10 +40,12 @@ type Decision struct {
 	Code  Code
 	Text  string    // the reason, for people
 	Owed  bool      // refused for now only: it is taken once when the gate opens
-	Opens time.Time // when, where the gate is one of time
+	Opens time.Time // when the first of the refused gates opens, where it is one of time
 	Both  bool      // a FULL that stands for the SPARSE too: both stamps move
 
-	owedSparse bool // a refused FULL whose event owes a SPARSE too
+	// What the other kind owes, where one event triggered both: a SPARSE beside a refused FULL, a FULL beside a SPARSE.
+	owedSparse bool
+	owedFull   Cause
 }
 
 // Condition is what the gates need to know beside the state.
@@ -81,10 +83,19 @@ func (g Gates) Decide(s *State, full Cause, round bool, cond Condition, now time
 	}
 	if round {
 		d := g.sparse(s, cond, now)
-		if d.Take || refused.Code == "" {
+		if refused.Code == "" {
+			return d
+		}
+		if d.Take {
+			if refused.Owed {
+				d.owedFull = refused.Cause
+			}
 			return d
 		}
 		refused.owedSparse = d.Owed
+		if refused.Opens.IsZero() || !d.Opens.IsZero() && d.Owed && d.Opens.Before(refused.Opens) {
+			refused.Opens = d.Opens
+		}
 	}
 	if refused.Code == "" {
 		return Decision{Code: CodeNoTrigger, Text: "no trigger"}
@@ -125,7 +136,7 @@ func (g Gates) sparse(s *State, cond Condition, now time.Time) Decision {
 	left := g.SparseTime - Elapsed(takenAt(s.LastSparse), now)
 	switch {
 	case cond.Degraded:
-		return d.refuse(CodeDegraded, "degraded", time.Time{}, rounds && left <= 0)
+		return d.refuse(CodeDegraded, "degraded", time.Time{}, s.News > max(newsOf(s.LastFull), newsOf(s.LastSparse)))
 	case s.News <= max(newsOf(s.LastFull), newsOf(s.LastSparse)):
 		return d.refuse(CodeNothingNew, "nothing new", time.Time{}, false)
 	case cond.Busy:
@@ -138,9 +149,12 @@ func (g Gates) sparse(s *State, cond Condition, now time.Time) Decision {
 	return d.pass("all gates passed")
 }
 
-// Owe remembers a refusal that time alone caused, so that it is taken once when its gate opens, and forgets what is owed
-// when there is nothing new to take.
+// Owe remembers what was refused for now only (by time, by a broken store, by a checkpoint that is being written), so
+// that it is taken once when its gate opens, and forgets what is owed when there is nothing new to take.
 func (s *State) Owe(d Decision) {
+	if d.owedFull != "" {
+		s.oweFull(d.owedFull)
+	}
 	switch {
 	case d.Take:
 		return
@@ -151,12 +165,27 @@ func (s *State) Owe(d Decision) {
 		s.OwedSparse = false
 		return
 	}
-	if d.Owed && d.Level == Full && (s.OwedFull == "" || d.Cause.Forced()) {
-		s.OwedFull = d.Cause
-	}
-	if d.Owed && d.Level == Sparse || d.owedSparse {
+	switch {
+	case !d.Owed:
+	case d.Level == Full:
+		s.oweFull(d.Cause)
+	case d.Code == CodeDegraded: // the first thing of a store that is well again is a FULL
+		s.oweFull(CauseCatchUp)
+	default:
 		s.OwedSparse = true
 	}
+	if d.owedSparse && d.Code != CodeDegraded {
+		s.OwedSparse = true
+	}
+}
+
+// oweFull keeps the strongest cause: a forced one outlives the others. A FULL that was on its way already and does not
+// hold what is news now does not pay for it.
+func (s *State) oweFull(c Cause) {
+	if s.OwedFull == "" || c.Forced() && !s.OwedFull.Forced() {
+		s.OwedFull = c
+	}
+	s.OwedNews = s.News
 }
 
 // DecideOwed answers for what is owed: a FULL first, which stands for an owed SPARSE too. Opens is when to ask again; zero

@@ -46,7 +46,8 @@ func (k Key) String() string {
 	return s
 }
 
-// Dir is the session's folder below "sessions", two path elements: agent and id. Any bytes in the key are safe.
+// Dir is the session's folder below "sessions", two path elements: agent and id. Any bytes in the key are safe, and no
+// two keys share one: what joins and cuts the parts ("%00c.", "%-") is nothing that encoding them can give.
 func (k Key) Dir() string {
 	id := encodeName(k.Session)
 	if k.Child != "" {
@@ -63,7 +64,7 @@ func (k Key) Dir() string {
 
 const maxName = 100 // bytes of one folder name
 
-// encodeName keeps [a-z0-9._-] and writes every other byte, and a leading dot, as %XX.
+// encodeName keeps [a-z0-9._-] and writes every other byte, and a leading dot, as %XX. A NUL is %z: %00 joins parts.
 func encodeName(s string) string {
 	if s == "" {
 		return "%"
@@ -71,9 +72,12 @@ func encodeName(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
 		c := s[i]
-		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '_' || c == '-' || c == '.' && i > 0 {
+		switch {
+		case c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '_' || c == '-' || c == '.' && i > 0:
 			b.WriteByte(c)
-		} else {
+		case c == 0:
+			b.WriteString("%z")
+		default:
 			fmt.Fprintf(&b, "%%%02X", c)
 		}
 	}
@@ -84,7 +88,8 @@ func cutName(s string) string {
 	if len(s) <= maxName {
 		return s
 	}
-	return s[:maxName-17] + "-" + shortHash(s)
+	const mark = "%-"
+	return s[:maxName-len(mark)-16] + mark + shortHash(s)
 }
 
 func shortHash(s string) string {

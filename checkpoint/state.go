@@ -94,6 +94,7 @@ type State struct {
 	MarkSeq    uint64    `json:"mark_seq,omitempty"` // MsgSeq at the last checkpoint
 	MarkAt     time.Time `json:"mark_at,omitzero"`
 	OwedFull   Cause     `json:"owed_full,omitempty"`
+	OwedNews   uint64    `json:"owed_news,omitempty"` // News that the owed FULL must hold
 	OwedSparse bool      `json:"owed_sparse,omitempty"`
 	Gap        *Gap      `json:"gap,omitempty"` // a degraded spell that no checkpoint has stated yet
 
@@ -434,7 +435,9 @@ func (s *State) taken(t Taken) {
 	}
 	if t.Level == Full {
 		s.LastFull = &t
-		s.OwedFull = ""
+		if t.News >= s.OwedNews {
+			s.OwedFull, s.OwedNews = "", 0
+		}
 	}
 	if t.Level == Sparse || t.Both {
 		s.LastSparse = &t

@@ -62,7 +62,8 @@ var (
 //
 // Put is all or nothing and durable: after a nil error the checkpoint survives power loss; after any other error List
 // and Get answer as before the call (or the new one is whole in them: never half). Data is the encoded checkpoint
-// (Encode); a store keeps its bytes as they are and knows nothing of their content.
+// (Encode); a store keeps its bytes as they are and knows nothing of their content. Bad input (number 0, a
+// level that is none) is fs.ErrInvalid: it says nothing about the store.
 //
 // List gives what is stored, newest (highest number) first, without reading contents; a session never heard of has an
 // empty list. Get gives the bytes back; checking them is Decode's work.

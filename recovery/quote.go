@@ -4,7 +4,6 @@ import (
 	"regexp"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"belay/checkpoint"
 )
@@ -13,37 +12,55 @@ import (
 // obeys, or to carry characters that people do not see.
 
 var (
-	// ownName is belay's frame name in any spelling: spaced, upper case, with another dash.
-	ownName = regexp.MustCompile(`(?i)belay[\s_\x{2010}-\x{2015}-]*record`)
+	// ownName is belay's frame name in any spelling: spaced, upper case, with another dash or an escaped one.
+	ownName = regexp.MustCompile(`(?i)belay(?:[\W_]|&#?[a-z0-9]{1,8};|%[0-9a-f]{2}|\\[ux][0-9a-f]{2,4}){0,12}record`)
 	// tag is what agents and models read as structure, plain or escaped.
-	tag = regexp.MustCompile(`(?i)(<|&lt;|\\u003c)(\s*/?\s*)(system|user|assistant|human|developer|tool|function|hook|command|local-command|antml|instruction|context|session|reminder|recovered|result|invoke|environment|turn_aborted|im_start|im_end|\|)`)
+	tag = regexp.MustCompile(`(?i)(<|＜|﹤|&lt;?|&#0*60;?|&#x0*3c;?|\\u003c|\\x3c|%3c)(\s*[/／]?\s*)(system|user|assistant|human|developer|tool|function|hook|` +
+		`command|local-command|antml|instruction|context|session|reminder|recovered|result|invoke|environment|turn_aborted|im_start|im_end|bash-|task-|` +
+		`persisted|untrusted|budget|env|\||belay)`)
+	// square are the bracketed forms of the same: [INST], [/INST], [SYSTEM].
+	square = regexp.MustCompile(`(?i)\[(\s*/?\s*)(inst|system|sys)(\s*)\]`)
 	// fenceLine is a line of dashes or equal signs that poses as a border.
 	fenceLine = regexp.MustCompile(`(?m)^[ \t]*(-{3,}|={3,})`)
 )
 
-// clean makes text harmless without changing what it says.
+// clean makes text harmless without changing what it says. What is clean stays as it is.
 func clean(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	s = strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n' || r == '\t':
 			return r
-		case r == '\r':
+		case r == '\r' || r == '\v' || r == '\f' || r == 0x85 || r == 0x2028 || r == 0x2029:
 			return '\n'
 		case unicode.IsControl(r) || hidden(r):
 			return -1
+		case r >= 0xFF21 && r <= 0xFF5A: // full-width letters spell the same words
+			return r - 0xFF21 + 'A'
 		}
 		return r
 	}, strings.ReplaceAll(s, "\r\n", "\n"))
-	s = ownName.ReplaceAllString(s, "belay·record")
-	return tag.ReplaceAllString(s, "‹$2$3")
+	if strings.Contains(strings.ToLower(s), "belay") { // expressions are slow, and most texts need none
+		s = ownName.ReplaceAllString(s, "belay·record")
+	}
+	if strings.ContainsAny(s, `<&\%＜﹤`) {
+		s = tag.ReplaceAllString(s, "‹$2$3")
+	}
+	if strings.Contains(s, "[") {
+		s = square.ReplaceAllString(s, "($1$2$3)")
+	}
+	return s
 }
 
-// hidden are the characters that change how text looks and are not seen: bidi marks, zero width, tags, line separators.
+// hidden are the characters that change how text looks and are not seen: bidi marks, zero width, fillers, tags, variation
+// selectors (which can smuggle whole texts).
 func hidden(r rune) bool {
 	switch {
-	case r >= 0x200B && r <= 0x200F, r >= 0x202A && r <= 0x202E, r >= 0x2060 && r <= 0x206F, r == 0xFEFF, r == 0x00AD, r == 0x061C, r == 0x180E,
-		r >= 0xE0000 && r <= 0xE007F, r == 0x2028, r == 0x2029, r >= 0xFFF9 && r <= 0xFFFB:
+	case r < 0x00AD:
+		return false
+	case r >= 0x200B && r <= 0x200F, r >= 0x202A && r <= 0x202E, r >= 0x2060 && r <= 0x206F, r == 0xFEFF, r == 0x00AD, r == 0x061C, r == 0x034F,
+		r == 0x115F, r == 0x1160, r == 0x3164, r == 0xFFA0, r == 0x17B4, r == 0x17B5, r >= 0x180B && r <= 0x180F, r >= 0xFE00 && r <= 0xFE0F,
+		r >= 0xE0000 && r <= 0xE0FFF, r == 0x2028, r == 0x2029, r >= 0xFFF9 && r <= 0xFFFB, r >= 0x1D173 && r <= 0x1D17A:
 		return true
 	}
 	return false
@@ -52,42 +69,65 @@ func hidden(r rune) bool {
 // flat is clean text on one line.
 func flat(s string) string { return strings.Join(strings.Fields(clean(s)), " ") }
 
-// quote sets every line of a text off with "> ", and ends with a newline.
+// word is a short name on one line: a tool, a sub-agent, a reason, a branch.
+func word(s string, most int) string {
+	if len(s) > 8*most {
+		s = s[:8*most] // no name is that long; clean mends the cut rune
+	}
+	s, _ = checkpoint.Shorten(flat(s), most)
+	return s
+}
+
+// code is a one-line text between back-ticks, which it cannot leave.
+func code(s string, most int) string {
+	return "`" + strings.ReplaceAll(word(s, most), "`", "'") + "`"
+}
+
+// quote sets every line of a clean text off with "> ", and ends with a newline.
 func quote(s string) string {
-	s = strings.TrimRight(clean(s), " \t\n")
-	s = fenceLine.ReplaceAllString(s, "·$1")
+	s = fenceLine.ReplaceAllString(strings.TrimRight(s, " \t\n"), "·$1")
 	return "> " + strings.ReplaceAll(s, "\n", "\n> ") + "\n"
 }
 
-// quoted is a head and a quoted text within limit bytes; a text that does not fit is shortened with a mark.
-func quoted(head, text string, limit int) string {
+// quoted is a head and a quoted clean text within limit bytes; a text that does not fit is shortened with a mark, to the least
+// room of some letters. It is empty when not even those fit.
+func quoted(head, text string, limit int) (out string, cut bool) {
 	full := head + quote(text)
 	if len(full) <= limit {
-		return full
+		return full, false
 	}
-	// Quoting adds bytes for each line: shrink until it fits. Each round removes at least what is over.
-	for room := limit - len(head) - 4; room > 8; {
-		cut, _ := checkpoint.Shorten(clean(text), room)
-		full = head + quote(cut)
+	// Quoting adds bytes for each line, most where lines are short: shrink in proportion until it fits.
+	for room := limit - len(head) - len("> \n"); room >= 4; {
+		short, _ := checkpoint.Shorten(text, room)
+		full = head + quote(short)
 		if len(full) <= limit {
-			return full
+			return full, true
 		}
-		room -= max(len(full)-limit, 1)
+		room = min(room-1, room*(limit-len(head))/(len(full)-len(head)))
 	}
-	return ""
+	return "", true
 }
 
-// fit is the last guard of the cap: whole runes, never more than limit bytes.
-func fit(s string, limit int) string {
-	if len(s) <= limit {
-		return s
+// bullets is a head and a list of lines within limit bytes: the newest (last) ones that fit, the others counted. It gives the
+// number of lines that are left out, and nothing at all when not one fits.
+func bullets(head string, lines []string, limit int) (text string, left int) {
+	used, first := len(head), len(lines)
+	for first > 0 {
+		room := limit - used - len(lines[first-1])
+		if first > 1 {
+			room -= len("- and 999 more\n") // the others may not fit
+		}
+		if room < 0 {
+			break
+		}
+		first--
+		used += len(lines[first])
 	}
-	if limit <= 1 {
-		return ""
+	if first == len(lines) {
+		return "", first
 	}
-	n := limit - 1
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
+	if first > 0 {
+		head += more(first)
 	}
-	return s[:n] + "\n"
+	return head + strings.Join(lines[first:], ""), first
 }

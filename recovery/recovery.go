@@ -82,8 +82,8 @@ const (
 	ProcessUnknown Process = "unknown"
 )
 
-// CatchUp folds in what the transcript holds after the state's cursor. A missing transcript is told by gone, not by an error.
-// Final says that the agent no longer writes. It stops after limit reads (0: no limit), which the next call continues.
+// CatchUp folds in what the transcript holds after the state's cursor. A missing transcript is told by gone, not by an error;
+// after an error the state holds what was read until then.
 func CatchUp(ctx context.Context, s *checkpoint.State, t checkpoint.Transcript, opt checkpoint.ReadOptions, now time.Time) (gone bool, err error) {
 	for {
 		b, err := t.Read(ctx, s.Cursor, opt)
@@ -93,8 +93,9 @@ func CatchUp(ctx context.Context, s *checkpoint.State, t checkpoint.Transcript, 
 		if err != nil {
 			return false, fmt.Errorf("read the transcript of %s: %w", s.Key, err)
 		}
+		stuck := b.Cursor == s.Cursor && len(b.Entries) == 0
 		s.Apply(Event(s.Key, b, now))
-		if !b.More {
+		if !b.More || stuck {
 			return false, nil
 		}
 	}
@@ -160,7 +161,7 @@ type Doubt struct {
 	background bool
 }
 
-// Omitted counts what the caps left out of the text.
+// Omitted counts what of Messages the caps left out of the text; one that is shortened is there.
 type Omitted struct {
 	Messages int `json:"messages"`
 	Bytes    int `json:"bytes"`
@@ -190,15 +191,10 @@ func Plan(in Input, opt Options, now time.Time) (Result, error) {
 		return Result{}, fmt.Errorf("%w: %d bytes, at least %d are needed", ErrTooSmall, opt.MaxBytes, MinBytes)
 	}
 	s := in.State
-	border := s.MarkSeq
-	if opt.SinceNum != nil {
-		border = *opt.SinceNum
-	}
-	r := Result{Agent: s.Key.Agent, Session: s.Key.Session, Start: opt.Start, HowItEnded: howItEnded(s), Task: s.Task, Marker: opt.Marker,
-		User: []Said{}, Decisions: s.Decisions, InDoubt: []Doubt{}, Messages: []Said{}}
-	if r.Decisions == nil {
-		r.Decisions = []checkpoint.Note{}
-	}
+	m := markOf(in, opt)
+	g := chosen(in, opt, m, now)
+	r := Result{Agent: s.Key.Agent, Session: s.Key.Session, Start: opt.Start, HowItEnded: howItEnded(s, g.ending), Task: s.Task, Marker: opt.Marker,
+		User: orEmpty(g.users), Decisions: orEmpty(s.Decisions), InDoubt: doubts(in), Messages: orEmpty(g.messages)}
 	if in.Adopted {
 		r.FromSession = s.Key.Session
 	}
@@ -208,21 +204,36 @@ func Plan(in Input, opt Options, now time.Time) (Result, error) {
 		r.Checkpoint = &CheckpointInfo{Damaged: in.Damaged}
 	}
 	r.Lost = Lost{BadLines: s.Losses.BadLines + s.Losses.Oversized, TornBytes: s.Losses.Torn, Holes: s.Losses.Holes, Events: s.Dropped, Gone: in.Gone, Skipped: s.Skipped}
-	r.InDoubt = doubts(in)
 	r.WorkTree = compareTree(in)
-	g := chosen(in, opt, border)
-	r.User, r.Messages = g.users, g.messages
 	if g.nothing {
 		return r, nil
 	}
-	w := writer{in: in, opt: opt, now: now, border: border, r: &r, g: g}
+	w := writer{in: in, opt: opt, now: now, mark: m, r: &r, g: g, cleaned: map[uint64]string{}, shown: map[uint64]bool{}, cut: map[uint64]bool{}}
 	if opt.Format == Delta {
 		r.Text = w.delta()
 	} else {
 		r.Text = w.brief()
 	}
+	w.account()
 	r.Bytes = len(r.Text)
 	return r, nil
+}
+
+// account tells what the caps did to the messages.
+func (w *writer) account() {
+	w.r.Omitted = w.omitted()
+	for _, list := range [][]Said{w.r.Messages, w.r.User} {
+		for i := range list {
+			list[i].Shortened = list[i].Shortened || w.cut[list[i].num]
+		}
+	}
+}
+
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{} // JSON: a list, never null
+	}
+	return list
 }
 
 func (o Options) withDefaults() Options {
@@ -254,8 +265,8 @@ func (o Options) withDefaults() Options {
 }
 
 // howItEnded is one phrase for people and scripts.
-func howItEnded(s *checkpoint.State) string {
-	switch e := s.Ending; {
+func howItEnded(s *checkpoint.State, e *checkpoint.Ending) string {
+	switch {
 	case e == nil && s.InTurn():
 		return "open"
 	case e == nil:

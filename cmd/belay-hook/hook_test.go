@@ -31,12 +31,18 @@ const (
 	restVar = "BELAY_TEST_REST" // how long the real intake waits for the rest of a payload
 )
 
+// serveVar makes the test binary a small daemon at this socket, in a process of its own as the real one.
+const serveVar = "BELAY_TEST_SERVE"
+
 // bin is the folder of the built belay-hook and of a `belay` beside it that is the test binary.
 var bin string
 
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "belay" {
 		os.Exit(fakeBelay())
+	}
+	if path := os.Getenv(serveVar); path != "" {
+		os.Exit(serveAlone(path))
 	}
 	dir, err := os.MkdirTemp("", "belay-hook")
 	if err == nil {
@@ -194,7 +200,7 @@ func (r run) quiet(t *testing.T) {
 }
 
 // tempState is a private folder with a short name.
-func tempState(t *testing.T) string {
+func tempState(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "b")
 	if err != nil {
@@ -223,7 +229,7 @@ func (d *daemon) list() []request {
 }
 
 // serve lets answer talk to each client that comes to path; it ends with the test.
-func serve(t *testing.T, path string, answer func(net.Conn, request)) *daemon {
+func serve(t testing.TB, path string, answer func(net.Conn, request)) *daemon {
 	t.Helper()
 	ln, err := net.Listen("unix", path)
 	if err != nil {

@@ -1,3 +1,9 @@
+// Go's runtime need not read the limits of our container for a program that is over in 2 ms, nor name its memory.
+//
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
+//go:debug decoratemappings=0
+
 // Command belay-hook is the client that an agent's hook starts. It forwards what the hook got on stdin to the daemon,
 // unparsed, and prints what the daemon answers for the agent.
 //
@@ -45,6 +51,8 @@ type client struct {
 	places []string // where the daemon may listen
 	end    deadline
 	from   caller
+	// scratch is for our folder's name and then for the answer: each size of buffer costs page faults of its own.
+	scratch []byte
 }
 
 func main() {
@@ -62,7 +70,8 @@ func main() {
 	}
 	c := &client{self: argv[0], args: argv[1:], env: vars, debug: vars.get("BELAY_DEBUG") == "1"}
 	c.from.pid = agentPID(vars.get("CLAUDE_PID"), syscall.Getppid())
-	c.from.cwd, _ = syscall.Getwd() // a folder that is gone has no name: the event goes without it
+	c.scratch = make([]byte, firstLine)
+	c.from.cwd = workFolder(c.scratch) // a folder that is gone has no name: the event goes without it
 	if len(c.args) > 0 && c.args[0] == "verb" {
 		c.verb(parseVerb(c.args[1:], vars.get("BELAY_SESSION")))
 		return

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"belay/internal/wire"
 )
 
 // realPrograms is a folder with the two programs as users have them.
@@ -54,6 +56,11 @@ func newWorld(t *testing.T) *world {
 			}
 			return len(left) == 0
 		})
+		places := wire.SocketPlaces(w.state) // where the folder cannot be, locks lie beside the other place
+		names, _ := filepath.Glob(strings.TrimSuffix(places[len(places)-1], "sock") + "*")
+		for _, name := range names {
+			_ = os.Remove(name)
+		}
 	})
 	return w
 }
@@ -179,8 +186,16 @@ func TestRealManyPrompts(t *testing.T) {
 	w := newWorld(t)
 	w.prompts(t, 20)
 	w.wantRounds(t, realSession, 19)
-	if n := w.count("daemon"); n != 1 {
-		t.Errorf("got %d daemons, want 1", n)
+	w.wantOneDaemon(t)
+}
+
+// wantOneDaemon waits for those to end that found the lock taken: on a busy machine one more may have been started.
+func (w *world) wantOneDaemon(t *testing.T) {
+	t.Helper()
+	pid := w.daemon(t)
+	until(t, "one daemon alone", func() bool { return w.count("daemon") == 1 })
+	if got := w.daemon(t); got != pid || pid == 0 {
+		t.Errorf("daemon %d became %d, want the first left alone", pid, got)
 	}
 }
 
@@ -213,9 +228,7 @@ func TestD17RealFiftyAtOnce(t *testing.T) {
 	if len(list.Sessions) != 50 {
 		t.Errorf("got %d sessions, want 50", len(list.Sessions))
 	}
-	if n := w.count("daemon"); n != 1 {
-		t.Errorf("got %d daemons, want 1", n)
-	}
+	w.wantOneDaemon(t)
 }
 
 // TestRealStoppedDaemon: a daemon that hangs costs the agent little, and nothing is lost or counted twice.

@@ -80,7 +80,7 @@ func (c *client) talk(fd int, msg []byte) (out []byte, ok bool) {
 		}
 		sent += max(n, 0)
 	}
-	buf := make([]byte, 0, firstLine)
+	buf := c.scratch[:0]
 	var line int // length of the first line, with its end; 0 while it is not whole
 	for {
 		if line == 0 {

@@ -18,6 +18,15 @@ func selectFds(n int, r *syscall.FdSet, tv *syscall.Timeval) error {
 	return err
 }
 
+// workFolder names the current folder with the help of a buffer. syscall.Getwd has its buffer on the stack, which then grows.
+func workFolder(buf []byte) string {
+	n, err := syscall.Getcwd(buf)
+	if err != nil || n < 2 || buf[0] != '/' { // "(unreachable)..." is no path
+		return ""
+	}
+	return string(buf[:n-1]) // without the NUL
+}
+
 // peerIsOurs asks the kernel who listens on the other side.
 func peerIsOurs(fd int) bool {
 	cred, err := syscall.GetsockoptUcred(fd, syscall.SOL_SOCKET, syscall.SO_PEERCRED)

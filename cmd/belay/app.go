@@ -66,6 +66,7 @@ Exit codes: 0 it worked, 1 failed, 2 wrong use, 3 no such session, 4 no daemon, 
 	root.PersistentFlags().StringVar(&a.stateDir, "state-dir", "", "state folder (default: BELAY_STATE_DIR, the setting state_dir, or ~/.local/state/belay)")
 	root.PersistentFlags().StringVar(&a.socket, "socket", "", "the daemon's socket, when it is at no usual place")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usage{what: err.Error()} })
+	root.SuggestionsMinimumDistance = 2
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddGroup(&cobra.Group{ID: groupSessions, Title: "Sessions:"}, &cobra.Group{ID: groupSetUp, Title: "Set-up:"},
 		&cobra.Group{ID: groupEvents, Title: "Events, for agents without an installer:"})

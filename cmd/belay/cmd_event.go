@@ -273,7 +273,8 @@ func (a *app) verbCmd(verb, short string) *cobra.Command {
 		Use:     verb,
 		GroupID: groupEvents,
 		Short:   short,
-		Long: short + `. A verb of the original checkpoint scripts, for agents that call a shell.
+		Long: short + `.
+A verb of the original checkpoint scripts, for agents that call a shell.
 
   BELAY_SESSION=main belay ` + verb + `
 

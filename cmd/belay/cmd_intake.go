@@ -47,7 +47,7 @@ func (a *app) intake(ctx context.Context, in io.Reader) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second) // over its own bounds: 10 s for a slow writer, then 2 s
 	defer cancel()
 	return intake.Run(ctx, in, intake.Options{
 		StateDir: root, Socket: a.socket,

@@ -19,12 +19,17 @@ import (
 // starts are the reasons for a start that are answered differently.
 var starts = []string{recovery.StartUp, recovery.StartResume, recovery.StartFork, recovery.StartClear, recovery.StartCompact, recovery.StartManual}
 
+// recoverFlags are the flags of recover.
+type recoverFlags struct {
+	sessionFlags
+	transcript, since, format, start string
+	maxBytes, maxMessages            int
+	roles                            []string
+	json                             bool
+}
+
 func (a *app) recoverCmd() *cobra.Command {
-	var f sessionFlags
-	var transcript, since, format, start string
-	var maxBytes, maxMessages int
-	var roles []string
-	var asJSON bool
+	var f recoverFlags
 	cmd := &cobra.Command{
 		Use:     "recover",
 		GroupID: groupSessions,
@@ -39,59 +44,68 @@ Without --session it takes this folder's newest session that did not end cleanly
 
 Exit codes: 0 printed (also when there is nothing to say), 1 failed, 2 wrong flags, 3 no such session.`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			folder, err := a.folder()
-			if err != nil {
-				return err
-			}
-			name, err := f.name()
-			if err != nil {
-				return err
-			}
-			q := lookup.Question{Name: name, Since: since}
-			if transcript != "" {
-				if q.Transcript, err = transcriptFile(transcript); err != nil {
-					return err
-				}
-				if f.session == "" && f.workspace == "" {
-					q.Name.Workspace = ""
-				}
-			}
-			if q.Options, err = a.recoverOptions(cmd, format, start, maxBytes, maxMessages, roles); err != nil {
-				return err
-			}
-			r, err := folder.Recover(cmd.Context(), q)
-			if errors.Is(err, lookup.ErrNotFound) && transcript != "" && f.session == "" {
-				return &coded{err, exitNotFound, "Say whose it is: --agent " + strings.Join(agentNames(), ", ") + "."}
-			}
-			if err != nil {
-				return a.elsewhere(cmd.Context(), f, err)
-			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), r)
-			}
-			if r.Text == "" {
-				fmt.Fprintln(cmd.ErrOrStderr(), "Nothing to tell: "+nothing(r))
-				return nil
-			}
-			_, err = io.WriteString(cmd.OutOrStdout(), endLine(r.Text, q.Options.MaxBytes))
-			return err
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.recover(cmd, f) },
 	}
 	f.add(cmd, a)
 	fl := cmd.Flags()
-	fl.StringVar(&transcript, "transcript", "", "read this transcript, whatever the session names")
-	fl.StringVar(&since, "since", "", "border of the delta: a checkpoint's number, a time or an age (default: the last checkpoint)")
-	fl.IntVar(&maxBytes, "max-bytes", 0, "cap of all that is printed, in bytes (default 9000, delta 2048)")
-	fl.IntVar(&maxMessages, "max-messages", 0, "cap of messages (default 5 for the delta)")
-	fl.StringSliceVar(&roles, "roles", nil, "whose messages: user, assistant, tool (default: both; assistant for the delta)")
-	fl.StringVar(&format, "format", "brief", "brief or delta")
-	fl.StringVar(&start, "start", recovery.StartManual, "answer as for this start: startup, resume, fork, clear, compact, manual")
-	fl.BoolVar(&asJSON, "json", false, "print JSON")
+	fl.StringVar(&f.transcript, "transcript", "", "read this transcript, whatever the session names")
+	fl.StringVar(&f.since, "since", "", "border of the delta: a checkpoint's number, a time or an age (default: the last checkpoint)")
+	fl.IntVar(&f.maxBytes, "max-bytes", 0, "cap of all that is printed, in bytes (default 9000, delta 2048)")
+	fl.IntVar(&f.maxMessages, "max-messages", 0, "cap of messages (default 5 for the delta)")
+	fl.StringSliceVar(&f.roles, "roles", nil, "whose messages: user, assistant, tool (default: both; assistant for the delta)")
+	fl.StringVar(&f.format, "format", "brief", "brief or delta")
+	fl.StringVar(&f.start, "start", recovery.StartManual, "answer as for this start: startup, resume, fork, clear, compact, manual")
+	fl.BoolVar(&f.json, "json", false, "print JSON")
 	completeFlag(cmd, "format", cobra.FixedCompletions([]string{"brief", "delta"}, cobra.ShellCompDirectiveNoFileComp))
 	completeFlag(cmd, "start", cobra.FixedCompletions(starts, cobra.ShellCompDirectiveNoFileComp))
 	completeFlag(cmd, "roles", cobra.FixedCompletions([]string{"user", "assistant", "tool"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
+}
+
+func (a *app) recover(cmd *cobra.Command, f recoverFlags) error {
+	folder, err := a.folder()
+	if err != nil {
+		return err
+	}
+	q, err := a.question(cmd, f)
+	if err != nil {
+		return err
+	}
+	r, err := folder.Recover(cmd.Context(), q)
+	if errors.Is(err, lookup.ErrNotFound) && f.transcript != "" && f.session == "" {
+		return &coded{err, exitNotFound, "Say whose it is: --agent " + strings.Join(agentNames(), ", ") + "."}
+	}
+	if err != nil {
+		return a.elsewhere(cmd.Context(), f.sessionFlags, err)
+	}
+	switch {
+	case f.json:
+		return printJSON(cmd.OutOrStdout(), r)
+	case r.Text == "":
+		fmt.Fprintln(cmd.ErrOrStderr(), "Nothing to tell: "+nothing(r))
+		return nil
+	}
+	_, err = io.WriteString(cmd.OutOrStdout(), endLine(r.Text, q.Options.MaxBytes))
+	return err
+}
+
+// question is what the flags ask.
+func (a *app) question(cmd *cobra.Command, f recoverFlags) (lookup.Question, error) {
+	name, err := f.name()
+	if err != nil {
+		return lookup.Question{}, err
+	}
+	q := lookup.Question{Name: name, Since: f.since}
+	if f.transcript != "" {
+		if q.Transcript, err = transcriptFile(f.transcript); err != nil {
+			return q, err
+		}
+		if f.session == "" && f.workspace == "" {
+			q.Name.Workspace = "" // the file says whose it is
+		}
+	}
+	q.Options, err = a.recoverOptions(cmd, f)
+	return q, err
 }
 
 // transcriptFile checks that the file is there: an answer about another one would be wrong.
@@ -119,19 +133,19 @@ func endLine(text string, most int) string {
 }
 
 // recoverOptions checks the caps and fills them from the settings.
-func (a *app) recoverOptions(cmd *cobra.Command, format, start string, maxBytes, maxMessages int, roles []string) (recovery.Options, error) {
-	opt := recovery.Options{Start: start, Format: recovery.Format(format), MaxBytes: maxBytes, MaxMessages: maxMessages}
+func (a *app) recoverOptions(cmd *cobra.Command, f recoverFlags) (recovery.Options, error) {
+	opt := recovery.Options{Start: f.start, Format: recovery.Format(f.format), MaxBytes: f.maxBytes, MaxMessages: f.maxMessages}
 	if opt.Format != recovery.Brief && opt.Format != recovery.Delta {
-		return opt, &usage{what: fmt.Sprintf("--format %q: brief or delta", format)}
+		return opt, &usage{what: fmt.Sprintf("--format %q: brief or delta", f.format)}
 	}
-	if !slices.Contains(starts, start) {
-		return opt, &usage{what: fmt.Sprintf("--start %q: one of %s", start, strings.Join(starts, ", "))}
+	if !slices.Contains(starts, f.start) {
+		return opt, &usage{what: fmt.Sprintf("--start %q: one of %s", f.start, strings.Join(starts, ", "))}
 	}
-	if maxMessages < 0 {
-		return opt, &usage{what: fmt.Sprintf("--max-messages %d: cannot be negative", maxMessages)}
+	if f.maxMessages < 0 {
+		return opt, &usage{what: fmt.Sprintf("--max-messages %d: cannot be negative", f.maxMessages)}
 	}
-	if cmd.Flags().Changed("max-bytes") && maxBytes < recovery.MinBytes {
-		return opt, fmt.Errorf("--max-bytes %d: %w", maxBytes, recovery.ErrTooSmall)
+	if cmd.Flags().Changed("max-bytes") && f.maxBytes < recovery.MinBytes {
+		return opt, fmt.Errorf("--max-bytes %d: %w", f.maxBytes, recovery.ErrTooSmall)
 	}
 	c, err := a.settings(false)
 	if err != nil {
@@ -143,9 +157,10 @@ func (a *app) recoverOptions(cmd *cobra.Command, format, start string, maxBytes,
 			opt.MaxBytes = c.Recovery.DeltaBytes
 		}
 	}
-	if opt.Format == recovery.Delta && maxMessages == 0 {
+	if opt.Format == recovery.Delta && f.maxMessages == 0 {
 		opt.MaxMessages = c.Recovery.MaxMessages
 	}
+	roles := f.roles
 	if len(roles) == 0 && opt.Format == recovery.Delta {
 		roles = c.Recovery.Roles
 	}

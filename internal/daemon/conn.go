@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,12 @@ import (
 	"go.uber.org/zap"
 
 	"belay/internal/wire"
+)
+
+const (
+	bigPayload = 1 << 20 // bytes over which a payload needs a place
+	maxBig     = 8       // big payloads in memory at a time
+	hangUp     = 200 * time.Millisecond
 )
 
 // serve accepts until the listener is closed. Connections end with the daemon.
@@ -77,17 +84,30 @@ type answer struct {
 	stream  <-chan []byte // op subscribe: lines without end
 }
 
+func (a *answer) tell(ok bool) {
+	if a.written != nil {
+		a.written(ok)
+	}
+}
+
 // converse reads requests and writes their answers in order; requests are pipelined.
 func (d *Daemon) converse(c *net.UnixConn) {
 	ctx, cancel := context.WithCancel(d.life)
 	defer cancel()
-	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Now()) }) // the daemon stops, or the writer gave up
+	// When the daemon stops or the writer gives up: the reader ends, and a client that does not read is not waited for.
+	stop := context.AfterFunc(ctx, func() {
+		_ = c.CloseRead()
+		_ = c.SetWriteDeadline(time.Now().Add(hangUp))
+	})
 	defer stop()
 	answers := make(chan *answer, 128)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		defer cancel()
 		d.writeAnswers(ctx, c, answers)
+		cancel()
+		for a := range answers {
+			a.tell(false) // nobody will read it
+		}
 	})
 	err := d.readRequests(ctx, c, answers)
 	close(answers)
@@ -105,61 +125,71 @@ func (d *Daemon) readRequests(ctx context.Context, c net.Conn, answers chan<- *a
 		if _, err := r.Peek(1); err != nil {
 			return err // between requests a client may be silent for as long as it likes
 		}
-		if err := c.SetReadDeadline(time.Now().Add(frameBudget)); err != nil {
+		if err := c.SetReadDeadline(time.Now().Add(d.times.frameBudget)); err != nil {
 			return err
 		}
-		line, err := readLine(r, wire.MaxLine)
+		a, err := d.readRequest(ctx, r, cl)
+		if a != nil {
+			select {
+			case answers <- a:
+			case <-ctx.Done():
+				a.tell(false)
+				return ctx.Err()
+			}
+		}
 		if err != nil {
-			if errors.Is(err, errLongLine) {
-				d.counts.badFrames.Add(1)
-				d.send(ctx, answers, failure(wire.CodeBadRequest, err.Error(), "send big payloads as \"len\" bytes after the line"))
-			} else if errors.Is(err, io.ErrUnexpectedEOF) {
-				d.counts.cutFrames.Add(1)
-			}
-			return err
-		}
-		if len(line) == 0 {
-			if err := c.SetReadDeadline(time.Time{}); err != nil {
-				return err
-			}
-			continue
-		}
-		var req wire.Request
-		if err := json.Unmarshal(line, &req); err != nil {
-			d.counts.badFrames.Add(1)
-			if !d.send(ctx, answers, failure(wire.CodeBadRequest, "not a JSON object: "+err.Error(), "one JSON object a line; see docs/protocol.md")) {
-				return nil
-			}
-			continue
-		}
-		payload, err := readPayload(r, &req)
-		if err != nil {
-			d.counts.cutFrames.Add(1)
 			return err
 		}
 		if err := c.SetReadDeadline(time.Time{}); err != nil {
 			return err
 		}
-		if req.Op == "" {
-			payload = line // a bare payload of the agent that said hello
-		}
-		if !d.send(ctx, answers, d.handle(ctx, cl, req, payload)) {
-			return nil
-		}
 	}
 }
 
-// send queues an answer; false when the connection ends.
-func (d *Daemon) send(ctx context.Context, answers chan<- *answer, a *answer) bool {
-	if a == nil {
-		return true
+// readRequest reads one request and starts its answer; nil for a blank line. An error ends the connection.
+func (d *Daemon) readRequest(ctx context.Context, r *bufio.Reader, cl *client) (*answer, error) {
+	line, err := readLine(r, wire.MaxLine)
+	switch {
+	case errors.Is(err, errLongLine):
+		d.counts.badFrames.Add(1)
+		return failure(wire.CodeBadRequest, err.Error(), "send big payloads as \"len\" bytes after the line"), err
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		d.counts.cutFrames.Add(1)
+		return nil, err
+	case err != nil:
+		return nil, err
+	case len(bytes.TrimSpace(line)) == 0:
+		return nil, nil
 	}
-	select {
-	case answers <- a:
-		return true
-	case <-ctx.Done():
-		return false
+	req, err := readHeader(line)
+	if err != nil {
+		d.counts.badFrames.Add(1)
+		return failure(wire.CodeBadRequest, "not a JSON object: "+err.Error(), "one JSON object a line; see docs/protocol.md"), nil
 	}
+	if req.Op == "" {
+		return d.handle(ctx, cl, req, line), nil // a bare payload of the agent that said hello
+	}
+	payload, free, err := d.readPayload(ctx, r, &req)
+	defer free()
+	if err != nil {
+		d.counts.cutFrames.Add(1)
+		return nil, err
+	}
+	return d.handle(ctx, cl, req, payload), nil
+}
+
+// readHeader decodes a request line. An object without op is no request: its fields are an agent's own and mean nothing here.
+func readHeader(line []byte) (wire.Request, error) {
+	var req wire.Request
+	err := json.Unmarshal(line, &req)
+	var other *json.UnmarshalTypeError
+	if errors.As(err, &other) && other.Field != "" && req.Op == "" {
+		err = nil
+	}
+	if req.Op == "" {
+		req = wire.Request{}
+	}
+	return req, err
 }
 
 var errLongLine = fmt.Errorf("a line over %d bytes", wire.MaxLine)
@@ -171,9 +201,6 @@ func readLine(r *bufio.Reader, limit int) ([]byte, error) {
 		part, err := r.ReadSlice('\n')
 		if len(line)+len(part) > limit {
 			return nil, errLongLine
-		}
-		if err == nil && line == nil {
-			return append([]byte(nil), part[:len(part)-1]...), nil
 		}
 		line = append(line, part...)
 		switch {
@@ -188,48 +215,56 @@ func readLine(r *bufio.Reader, limit int) ([]byte, error) {
 	}
 }
 
-// readPayload gives the raw bytes after a request line, cut at the bound.
-func readPayload(r *bufio.Reader, req *wire.Request) ([]byte, error) {
+// readPayload gives the raw bytes after a request line, cut at the bound. Memory is taken as bytes come, not as a header
+// says; free lets the next big payload in.
+func (d *Daemon) readPayload(ctx context.Context, r *bufio.Reader, req *wire.Request) (payload []byte, free func(), err error) {
+	free = func() {}
 	if req.Len <= 0 {
-		return nil, nil
+		return nil, free, nil
 	}
-	payload := make([]byte, min(req.Len, wire.MaxPayload))
-	if _, err := io.ReadFull(r, payload); err != nil {
-		return nil, err
-	}
-	if over := int64(req.Len) - int64(len(payload)); over > 0 {
-		req.Cut = true
-		if _, err := io.CopyN(io.Discard, r, over); err != nil {
-			return nil, err
+	if req.Len > bigPayload {
+		select {
+		case d.big <- struct{}{}:
+			free = func() { <-d.big }
+		case <-ctx.Done():
+			return nil, free, ctx.Err()
 		}
 	}
-	return payload, nil
+	var b bytes.Buffer
+	keep := int64(min(req.Len, wire.MaxPayload))
+	if _, err := io.CopyN(&b, r, keep); err != nil {
+		return nil, free, err
+	}
+	if over := int64(req.Len) - keep; over > 0 {
+		req.Cut = true
+		if _, err := io.CopyN(io.Discard, r, over); err != nil {
+			return nil, free, err
+		}
+	}
+	return b.Bytes(), free, nil
 }
 
+// writeAnswers writes until the channel is closed or the client no longer reads.
 func (d *Daemon) writeAnswers(ctx context.Context, c net.Conn, answers <-chan *answer) {
 	w := bufio.NewWriterSize(c, 16<<10)
 	for a := range answers {
-		if a.finish != nil || a.seq > d.journal.Health().Stored {
-			if err := d.flush(c, w); err != nil { // what is ready does not wait
-				d.giveUp(a, answers)
-				return
-			}
+		var err error
+		if a.finish != nil || a.seq > 0 && a.seq > d.journal.Health().Stored {
+			err = d.flush(ctx, c, w) // what is ready does not wait
 		}
-		d.complete(ctx, a)
-		err := d.writeAnswer(c, w, a)
+		if err == nil {
+			d.complete(ctx, a)
+			err = d.writeAnswer(ctx, c, w, a)
+		}
 		if err == nil && (a.written != nil || len(answers) == 0) {
-			err = d.flush(c, w)
+			err = d.flush(ctx, c, w)
 		}
-		if a.written != nil {
-			a.written(err == nil)
-		}
+		a.tell(err == nil)
 		if err != nil {
-			d.giveUp(nil, answers)
 			return
 		}
 		if a.stream != nil {
 			d.stream(ctx, c, a.stream)
-			d.giveUp(nil, answers)
 			return
 		}
 	}
@@ -249,13 +284,13 @@ func (d *Daemon) complete(ctx context.Context, a *answer) {
 	}
 }
 
-func (d *Daemon) writeAnswer(c net.Conn, w *bufio.Writer, a *answer) error {
+func (d *Daemon) writeAnswer(ctx context.Context, c net.Conn, w *bufio.Writer, a *answer) error {
 	a.reply.Len = len(a.body)
 	line, err := json.Marshal(a.reply)
 	if err != nil {
 		return err
 	}
-	if err := c.SetWriteDeadline(time.Now().Add(writeBudget)); err != nil {
+	if err := d.allow(ctx, c); err != nil {
 		return err
 	}
 	if _, err := w.Write(append(line, '\n')); err != nil {
@@ -265,35 +300,27 @@ func (d *Daemon) writeAnswer(c net.Conn, w *bufio.Writer, a *answer) error {
 	return err
 }
 
-func (d *Daemon) flush(c net.Conn, w *bufio.Writer) error {
-	if err := c.SetWriteDeadline(time.Now().Add(writeBudget)); err != nil {
+func (d *Daemon) flush(ctx context.Context, c net.Conn, w *bufio.Writer) error {
+	if err := d.allow(ctx, c); err != nil {
 		return err
 	}
 	return w.Flush()
 }
 
-// giveUp tells the ops whose answers nobody will read, and lets the reader end.
-func (d *Daemon) giveUp(a *answer, answers <-chan *answer) {
-	if a != nil && a.written != nil {
-		a.written(false)
+// allow gives the next write its time.
+func (d *Daemon) allow(ctx context.Context, c net.Conn) error {
+	budget := d.times.writeBudget
+	if ctx.Err() != nil {
+		budget = hangUp
 	}
-	go func() { // the reader closes the channel when its next read fails; the connection's deadline sees to that
-		for a := range answers {
-			if a.written != nil {
-				a.written(false)
-			}
-		}
-	}()
+	return c.SetWriteDeadline(time.Now().Add(budget))
 }
 
 func (d *Daemon) stream(ctx context.Context, c net.Conn, lines <-chan []byte) {
 	for {
 		select {
-		case line, ok := <-lines:
-			if !ok {
-				return
-			}
-			if c.SetWriteDeadline(time.Now().Add(writeBudget)) != nil {
+		case line := <-lines:
+			if d.allow(ctx, c) != nil {
 				return
 			}
 			if _, err := c.Write(line); err != nil {

@@ -9,7 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
+	"os"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,116 +19,157 @@ import (
 
 	"belay/breaker"
 	"belay/checkpoint"
-	"belay/checkpoint/filestore"
 	"belay/checkpoint/journal"
 	"belay/heartbeat"
-	"belay/internal/agent"
 	"belay/internal/mirror"
 	"belay/internal/statedir"
-	"belay/internal/vfs"
 	"belay/watch"
 )
 
 // Daemon is one belay daemon. Make it with New, run it with Run.
 type Daemon struct {
-	opt     Options
-	log     *zap.Logger
-	dir     statedir.Dir
-	journal *journal.Journal
-	store   *breaker.Breaker
-	watch   *watch.Watcher
-	beats   *heartbeat.Heart
-	codec   *mirror.Codec
-	started time.Time
-	ready   chan struct{}   // closed when the journal was replayed: requests wait for it
-	life    context.Context // of the sessions: ends after the last checkpoint of a stop
-	wait    sync.WaitGroup  // every goroutine below life
-	stop    context.CancelFunc
-	socket  string
-	health  error // why the state folder cannot be used, if it cannot
+	opt       Options
+	set       *atomic.Pointer[Options] // with what Reload changed
+	times     times
+	log       *zap.Logger
+	dir       statedir.Dir
+	openStore func() (checkpoint.Store, error)
+	journal   *journal.Journal
+	store     *breaker.Breaker
+	watch     *watch.Watcher
+	beats     *heartbeat.Heart
+	codec     *mirror.Codec
+	started   time.Time
+	ready     chan struct{}   // closed when the journal was replayed: requests wait for it
+	life      context.Context // of the sessions: ends after the last checkpoint of a stop
+	wait      sync.WaitGroup  // every goroutine below life
+	stop      context.CancelFunc
+	place     *Place
+	health    error         // why the state folder cannot be used, if it cannot
+	homeless  bool          // the state folder could not be made
+	root      os.FileInfo   // the state folder as it was then
+	gone      chan struct{} // told when the socket or the state folder was removed
+	spooled   chan struct{} // told when the spool may hold something
+	builds    chan struct{} // a place for each checkpoint that is being written
+	big       chan struct{} // a place for each big payload
 
 	mu struct {
 		sync.Mutex
 		sessions map[checkpoint.Key]*session
 		paths    map[string]map[checkpoint.Key]bool // transcripts and who reads them
 		procs    map[checkpoint.Proc]bool           // processes that are waited for
-		claimed  map[checkpoint.Key]int             // predecessors whose death is being told right now
+		claimed  map[checkpoint.Key]bool            // predecessors whose death is being told right now
 		subs     map[*subscriber]bool
 		newest   []time.Time // starts of new sessions in the last minute
+		trips    int         // the degraded spell that a starting session was told of
 		stopping bool
 	}
 	counts counters
 }
 
 type counters struct {
-	events, doubles, taken, badFrames, cutFrames, refused, dropped atomic.Int64
-	decisions                                                      sync.Map // code -> *atomic.Int64
-	lastLive                                                       atomic.Int64
+	events, taken, badFrames, cutFrames, refused, dropped, lost, panics, ticks atomic.Int64
+	kept, puts                                                                 atomic.Int64 // bytes of all checkpoints when last counted; checkpoints since
+	tight, draining                                                            atomic.Bool
+	decisions                                                                  sync.Map // code -> *atomic.Int64
+	lastLive                                                                   atomic.Int64
 }
 
 // New checks the options; nothing is opened before Run.
 func New(opt Options) *Daemon {
-	d := &Daemon{opt: opt, log: opt.Log, dir: statedir.Dir{Root: opt.StateDir, FS: opt.FS}, ready: make(chan struct{}), started: time.Now()}
+	d := &Daemon{opt: opt, set: new(atomic.Pointer[Options]), times: usualTimes(), log: opt.Log,
+		dir: statedir.Dir{Root: opt.StateDir, FS: opt.FS}, started: time.Now(), ready: make(chan struct{}),
+		gone: make(chan struct{}, 1), spooled: make(chan struct{}, 1), builds: make(chan struct{}, maxBuilds), big: make(chan struct{}, maxBig)}
+	d.openStore = d.openFiles
+	d.set.Store(&opt)
 	d.mu.sessions = map[checkpoint.Key]*session{}
 	d.mu.paths = map[string]map[checkpoint.Key]bool{}
 	d.mu.procs = map[checkpoint.Proc]bool{}
-	d.mu.claimed = map[checkpoint.Key]int{}
+	d.mu.claimed = map[checkpoint.Key]bool{}
 	d.mu.subs = map[*subscriber]bool{}
 	return d
 }
 
+// errGone: the socket or the state folder was removed under the daemon.
+var errGone = errors.New("the socket is gone")
+
 // Run listens, replays, serves until ctx ends, and then takes the last checkpoints. It returns ErrRunning when another
-// daemon holds the lock.
+// daemon holds the lock. When somebody removes the state folder or the socket, what is in memory is saved and all begins
+// anew.
 func (d *Daemon) Run(ctx context.Context) error {
+	for {
+		err := d.run(ctx)
+		if !errors.Is(err, errGone) || ctx.Err() != nil {
+			return err
+		}
+		next := New(d.opt)
+		next.set, next.times, next.openStore = d.set, d.times, d.openStore
+		d = next
+	}
+}
+
+func (d *Daemon) run(ctx context.Context) error {
 	if err := d.dir.Make(); err != nil {
 		if errors.Is(err, statedir.ErrForeign) {
 			return err
 		}
-		d.health = err // degraded from the start: events are held in memory, hooks notice nothing
+		d.health, d.homeless = err, true // degraded from the start: events are held in memory, hooks notice nothing
 		d.log.Error("state folder", zap.Error(err))
 	}
-	l, unlock, err := Listen(d.opt.StateDir)
-	if err != nil {
+	d.root, _ = os.Stat(d.opt.StateDir) // nil when it is not there
+	var err error
+	if d.place, err = Listen(d.opt.StateDir); err != nil {
 		return err
 	}
-	defer unlock()
-	d.socket = l.Addr().String()
+	defer d.place.unlock() // the kernel does it in any case
 	d.life, d.stop = context.WithCancel(context.WithoutCancel(ctx))
-	defer d.wait.Wait()
+	defer d.settled()
 	defer d.stop()
 	served := make(chan error, 1)
-	go func() { served <- d.serve(ctx, l) }() // first of all: clients wait for ready, not for a socket
+	go func() { served <- d.serve(ctx, d.place) }() // first of all: clients wait for ready, not for a socket
 	if err := d.open(ctx); err != nil {
-		return errors.Join(err, l.Close(), <-served)
+		d.stop()
+		return errors.Join(err, d.place.Close(), <-served)
 	}
 	close(d.ready)
-	d.log.Info("ready", zap.String("socket", d.socket), zap.Duration("after", time.Since(d.started)))
+	d.log.Info("ready", zap.String("socket", d.place.Path), zap.Duration("after", time.Since(d.started)))
 	d.wait.Go(func() { d.drainSpool(d.life) })
 	select {
 	case <-ctx.Done():
 	case err = <-served:
 		served <- nil
+	case <-d.gone:
+		d.log.Warn("the socket was removed: saving what is in memory and starting again", zap.String("socket", d.place.Path))
+		d.forgetDisk()
+		err = errGone
 	case <-d.idleExit(ctx):
 		d.log.Info("no live agent for long; the next hook starts belay again")
 	}
-	return errors.Join(err, d.shutdown(l, served))
+	return errors.Join(err, d.shutdown(served))
+}
+
+// settled waits until everything has ended. A store or a disk that hangs is not waited for: the process ends anyway.
+func (d *Daemon) settled() {
+	ended := make(chan struct{})
+	go func() { d.wait.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(d.times.stopBudget):
+		d.log.Warn("something still hangs on the disk; not waiting for it")
+	}
 }
 
 // open brings up everything behind the socket.
 func (d *Daemon) open(ctx context.Context) (err error) {
-	if err := d.sweep(); err != nil {
+	if err := d.dir.Sweep(); err != nil {
 		d.log.Warn("sweep left-over files", zap.Error(err))
 	}
-	if d.journal, err = journal.Open(d.opt.FS, d.dir.Journal(), journal.Options{SegmentBytes: d.opt.SegmentBytes, Memory: d.opt.MemoryBytes}); err != nil {
-		return fmt.Errorf("open the journal: %w", err)
-	}
-	files, err := filestore.Open(d.opt.FS, d.opt.StateDir)
-	if err != nil {
-		return fmt.Errorf("open the store: %w", err)
+	if d.journal, err = d.openJournal(); err != nil {
+		return err
 	}
 	bo := d.opt.Breaker
 	bo.FS, bo.StateFile, bo.Log = d.opt.FS, d.dir.Breaker(), d.log
-	if d.store, err = breaker.New(files, bo); err != nil {
+	if d.store, err = breaker.New(&lateStore{open: d.openStore}, bo); err != nil {
 		return fmt.Errorf("open the breaker: %w", err)
 	}
 	if d.codec, err = mirror.NewCodec(); err != nil {
@@ -141,34 +183,36 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	if d.beats, err = d.newBeats(); err != nil {
 		return err
 	}
-	d.wait.Go(func() { d.must("journal", d.journal.Run(d.life)) })
-	d.wait.Go(func() { d.must("breaker", d.store.Run(d.life)) })
-	d.wait.Go(func() { d.must("watch", d.watch.Run(d.life)) })
-	d.wait.Go(func() { d.must("heartbeat", d.beats.Run(d.life)) })
-	d.wait.Go(func() { d.followChanges(d.life) })
-	d.wait.Go(func() { d.followBreaker(d.life) })
-	d.wait.Go(func() { d.followJournal(d.life) })
+	for what, run := range map[string]func(context.Context) error{
+		"journal": d.journal.Run, "breaker": d.store.Run, "watch": d.watch.Run, "heartbeat": d.beats.Run,
+	} {
+		d.wait.Go(func() {
+			if err := run(d.life); err != nil && d.life.Err() == nil {
+				d.log.Error(what+" ended", zap.Error(err))
+			}
+		})
+	}
+	for _, path := range []string{d.place.Path, d.opt.StateDir, d.dir.Spool()} {
+		d.watch.Add(path)
+		d.watch.Active(path, !d.opt.Notify)
+	}
 	for _, s := range states {
 		d.start(s, true)
 	}
+	d.wait.Go(func() { d.followChanges(d.life) })
+	d.wait.Go(func() { d.followBreaker(d.life) })
+	d.wait.Go(func() { d.followJournal(d.life) })
 	return nil
 }
 
-func (d *Daemon) must(what string, err error) {
-	if err != nil && d.life.Err() == nil {
-		d.log.Error(what+" ended", zap.Error(err))
-	}
-}
-
-// sweep removes what a crash left of half-made files; the lock is ours.
-func (d *Daemon) sweep() error {
-	return vfs.SweepTemps(d.opt.FS, d.opt.StateDir)
-}
-
-// replay folds the journal into the states that it touches.
+// replay gives the states that were active when the last daemon ended, with the journal's events folded in: a session that
+// still lives, or to which something is owed, may have no event in what is left of the journal.
 func (d *Daemon) replay(ctx context.Context) ([]*checkpoint.State, error) {
 	states := map[checkpoint.Key]*checkpoint.State{}
 	last := d.journal.Health().Last
+	for _, key := range d.dir.LoadActive() {
+		states[key] = d.load(key, last)
+	}
 	rep, err := d.journal.Replay(ctx, 0, func(seq uint64, payload []byte) error {
 		var e checkpoint.Event
 		if json.Unmarshal(payload, &e) != nil {
@@ -181,13 +225,14 @@ func (d *Daemon) replay(ctx context.Context) ([]*checkpoint.State, error) {
 		}
 		if seq > s.Seq {
 			e.Seq = seq
-			s.Apply(e)
+			d.safely("replay", func() { s.Apply(e) })
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("replay the journal: %w", err)
 	}
+	d.counts.lost.Add(int64(rep.Lost))
 	d.log.Info("replayed", zap.Any("report", rep), zap.Int("sessions", len(states)))
 	list := make([]*checkpoint.State, 0, len(states))
 	for _, s := range states {
@@ -196,12 +241,26 @@ func (d *Daemon) replay(ctx context.Context) ([]*checkpoint.State, error) {
 	return list, nil
 }
 
+// safely runs f and survives its panic: one bad record must not take the daemon from all other sessions.
+func (d *Daemon) safely(what string, f func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			d.counts.panics.Add(1)
+			d.log.Error("panic", zap.String("in", what), zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
+		}
+	}()
+	f()
+}
+
 // load reads a session from disk: its saved state, else its newest checkpoint, else nothing.
 func (d *Daemon) load(key checkpoint.Key, last uint64) *checkpoint.State {
 	s, err := d.dir.LoadState(key)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
 			d.log.Warn("load state", zap.Stringer("session", key), zap.Error(err))
+			if err := d.dir.SetAside(key); err != nil {
+				d.log.Warn("set a bad state aside", zap.Stringer("session", key), zap.Error(err))
+			}
 		}
 		if s = d.fromCheckpoints(key); s == nil {
 			return checkpoint.NewState(key)
@@ -241,12 +300,7 @@ func (d *Daemon) session(key checkpoint.Key) *session {
 // start makes a session active. Two callers get the same one.
 func (d *Daemon) start(state *checkpoint.State, replayed bool) *session {
 	s := &session{d: d, key: state.Key, inbox: make(chan func(), 64), done: make(chan struct{}), state: state, saved: state.Seq,
-		fresh: state.Began.IsZero(), lastSeen: time.Now(), noted: map[string]bool{}}
-	for _, a := range d.opt.Agents {
-		if a.Name() == state.Key.Agent {
-			s.agent = a
-		}
-	}
+		fresh: state.Began.IsZero(), lastSeen: time.Now(), noted: map[string]bool{}, agent: d.agentNamed(state.Key.Agent)}
 	if replayed {
 		s.saved = 0 // what the journal added is not in the file
 		s.lastSeen = state.LastEvent
@@ -259,15 +313,12 @@ func (d *Daemon) start(state *checkpoint.State, replayed bool) *session {
 	}
 	d.mu.sessions[state.Key] = s
 	d.mu.Unlock()
-	d.wait.Go(func() {
-		s.run(d.life)
-		s.closeSource()
-	})
+	d.wait.Go(func() { s.run(d.life) })
 	if state.Proc != nil && state.Live {
-		d.waitFor(*state.Proc, s.key)
+		d.waitFor(*state.Proc)
 	}
 	if state.Transcript != "" {
-		s.do(d.life, func() { s.changed(d.life) })
+		s.do(d.life, func() { s.read() })
 	}
 	return s
 }
@@ -281,10 +332,7 @@ func (s *session) resume() {
 }
 
 // retire takes an idle session out of memory; false when something reached its inbox meanwhile.
-func (d *Daemon) retire(ctx context.Context, s *session) bool {
-	if err := s.save(ctx); err != nil {
-		return false
-	}
+func (d *Daemon) retire(s *session) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(s.inbox) > 0 || d.mu.stopping {
@@ -294,35 +342,22 @@ func (d *Daemon) retire(ctx context.Context, s *session) bool {
 	return true
 }
 
-// deliver hands an event to a session, without waiting for its answer.
-func (d *Daemon) deliver(ctx context.Context, key checkpoint.Key, e checkpoint.Event) {
-	d.wait.Go(func() { d.apply(ctx, key, e) })
-}
-
 // apply hands an event to a session and waits for what the gates say.
 func (d *Daemon) apply(ctx context.Context, key checkpoint.Key, e checkpoint.Event) result {
-	reply := make(chan result, 1)
 	for range 3 { // a session may retire between the look-up and the hand-over
-		s := d.session(key)
-		if s.do(ctx, func() { reply <- s.event(ctx, e) }) {
-			select {
-			case r := <-reply:
-				return r
-			case <-s.done:
-				select {
-				case r := <-reply:
-					return r
-				default:
-				}
-			case <-ctx.Done():
-				return result{err: ctx.Err()}
-			}
+		r, ok := ask(ctx, d.session(key), func(s *session) result {
+			r := result{err: errPanic}
+			d.safely("event", func() { r = s.event(e) })
+			return r
+		})
+		if ok {
+			return r
 		}
 		if ctx.Err() != nil {
 			return result{err: ctx.Err()}
 		}
 	}
-	return result{err: errors.New("the session is stopping")}
+	return result{err: errStopping}
 }
 
 // active lists the sessions in memory.
@@ -351,38 +386,16 @@ func (d *Daemon) bind(path string, key checkpoint.Key) {
 		d.mu.paths[path] = map[checkpoint.Key]bool{}
 	}
 	d.mu.paths[path][key] = true
+	d.watch.Add(path)
+	d.watch.Active(path, true)
 }
 
 func (d *Daemon) unbind(path string, key checkpoint.Key) {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	delete(d.mu.paths[path], key)
-	last := len(d.mu.paths[path]) == 0
-	if last {
+	if len(d.mu.paths[path]) == 0 {
 		delete(d.mu.paths, path)
-	}
-	d.mu.Unlock()
-	if last {
-		d.watch.Remove(path)
+		d.watch.Remove(path) // it never blocks; under the lock, so that a bind that follows comes after it
 	}
 }
-
-// shutdown takes the forced FULL of every session with something new, newest activity first, within its budget; the rest
-// is owed at the next start. Then everything ends.
-func (d *Daemon) shutdown(l net.Listener, served <-chan error) error {
-	d.mu.Lock()
-	d.mu.stopping = true
-	d.mu.Unlock()
-	ctx, cancel := context.WithTimeout(d.life, stopBudget)
-	defer cancel()
-	d.lastCheckpoints(ctx)
-	err := l.Close()
-	if errors.Is(err, net.ErrClosed) {
-		err = nil
-	}
-	d.stop()
-	err = errors.Join(err, <-served)
-	d.wait.Wait()
-	return err
-}
-
-var _ agent.Agent // the daemon knows agents by this interface alone

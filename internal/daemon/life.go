@@ -3,6 +3,9 @@ package daemon
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
 	"slices"
 	"time"
 
@@ -15,24 +18,24 @@ import (
 )
 
 // follow keeps up with what an event said of process and transcript. It runs in the session's goroutine.
-func (s *session) follow(ctx context.Context, before *checkpoint.Proc) {
+func (s *session) follow(before *checkpoint.Proc) {
 	if p := s.state.Proc; p != nil && s.state.Live && (before == nil || *before != *p) {
-		s.d.waitFor(*p, s.key)
+		s.d.waitFor(*p)
 	}
-	if s.state.Transcript != "" && s.state.Transcript != s.opened {
-		s.changed(ctx)
+	if s.state.Transcript != "" && s.state.Transcript != s.file.opened {
+		s.read()
 	}
-	if s.opened != "" {
-		s.d.watch.Active(s.opened, true)
+	if s.file.opened != "" {
+		s.d.watch.Active(s.file.opened, true)
 	}
 	s.d.counts.lastLive.Store(time.Now().UnixNano())
-	if s.fresh && s.state.LastHook.Equal(s.state.Began) {
-		s.d.wait.Go(func() { s.do(s.d.life, func() { _ = s.save(s.d.life) }) }) // findable on disk at once; the journal stands for it until then
+	if s.fresh && !s.saving && s.state.LastHook.Equal(s.state.Began) {
+		s.save(nil) // findable on disk at once; the journal stands for it until then
 	}
 }
 
 // waitFor notices the end of an agent's process, without polling, and tells every session that it was running.
-func (d *Daemon) waitFor(p checkpoint.Proc, _ checkpoint.Key) {
+func (d *Daemon) waitFor(p checkpoint.Proc) {
 	if p.Start == 0 {
 		return // it cannot be told from a later process with the same number
 	}
@@ -53,16 +56,24 @@ func (d *Daemon) waitFor(p checkpoint.Proc, _ checkpoint.Key) {
 		for _, s := range d.active() {
 			s.do(d.life, func() {
 				if s.state.Live && s.state.Proc != nil && *s.state.Proc == p {
-					s.event(d.life, checkpoint.Event{Kind: checkpoint.EventExit, Proc: &p, Reason: "its process is gone"})
+					s.note(checkpoint.Event{Kind: checkpoint.EventExit, Proc: &p, Reason: "its process is gone"})
 				}
 			})
 		}
 	})
 }
 
-// followChanges hands the watch's marks to the sessions that read the path.
+// followChanges hands the watch's marks to those whom they concern.
 func (d *Daemon) followChanges(ctx context.Context) {
 	for path := range d.watch.Changes() {
+		switch path {
+		case d.place.Path, d.opt.StateDir:
+			d.checkPlace()
+			continue
+		case d.dir.Spool():
+			poke(d.spooled)
+			continue
+		}
 		d.mu.Lock()
 		var list []*session
 		for key := range d.mu.paths[path] {
@@ -72,8 +83,31 @@ func (d *Daemon) followChanges(ctx context.Context) {
 		}
 		d.mu.Unlock()
 		for _, s := range list {
-			s.do(ctx, func() { s.lastSeen = time.Now(); s.changed(ctx) })
+			s.do(ctx, func() { s.lastSeen = time.Now(); s.read() })
 		}
+	}
+}
+
+// checkPlace notices that somebody removed the state folder or the socket, or that a state folder which could not be had
+// can be had now: then all begins anew.
+func (d *Daemon) checkPlace() {
+	lost := d.place.Lost()
+	switch now, err := os.Stat(d.opt.StateDir); {
+	case d.homeless:
+		lost = lost || err == nil && d.dir.Make() == nil
+	case d.root != nil:
+		lost = lost || errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(now, d.root)
+	}
+	if lost {
+		poke(d.gone)
+	}
+}
+
+// poke wakes a channel's reader without waiting for it.
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }
 
@@ -86,57 +120,84 @@ func (d *Daemon) followBreaker(ctx context.Context) {
 		case c := <-d.store.Changes():
 			d.publish("breaker", c)
 			if d.degraded() {
+				d.checkPlace()
 				continue
 			}
 		}
 		for _, s := range d.active() {
 			s.do(ctx, func() {
 				s.retryAt, s.failures = time.Time{}, 0
-				if s.state.Gap == nil && s.state.OwedFull == "" && !s.state.OwedSparse {
-					return
+				if now := time.Now(); s.pending() {
+					s.settle(s.gate(checkpoint.CauseCatchUp, false, now), now)
 				}
-				s.settle(ctx, d.opt.Gates.Decide(s.state, checkpoint.CauseCatchUp, false, s.condition(), time.Now()), time.Now())
 			})
 		}
 	}
 }
 
-// followJournal saves the states that a sealed segment holds, and lets the segment go.
+// followJournal saves the states that a sealed segment holds and lets the segment go: at the start those of earlier runs,
+// then each as it is full. When the disk is back after a fault every state is saved, since records may have been dropped.
 func (d *Daemon) followJournal(ctx context.Context) {
+	dropped, failing := uint64(0), false
 	for {
+		if err := d.releaseSegments(ctx); err != nil && ctx.Err() == nil {
+			d.log.Warn("let a full journal segment go", zap.Error(err)) // it is kept until the next one is full
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-d.journal.Changed():
 		}
-		for _, seg := range d.journal.Sealed() {
-			if err := d.saveThrough(ctx, seg.Last); err != nil {
-				d.log.Warn("save states of a full journal segment", zap.Error(err))
-				break // it is kept until the next seal
-			}
-			if err := d.journal.Release(seg.Last); err != nil {
-				d.log.Warn("release journal segment", zap.Error(err))
-				break
+		h := d.journal.Health()
+		if failing != (h.Err != nil) {
+			failing = h.Err != nil
+			d.log.Warn("the journal's disk", zap.Bool("fails", failing), zap.Error(h.Err))
+		}
+		if failing {
+			d.checkPlace()
+		} else if h.Dropped > dropped {
+			dropped = h.Dropped
+			d.log.Warn("events had no room in memory while the journal's disk failed: only the states hold them", zap.Uint64("events", dropped))
+			if err := d.saveThrough(ctx, h.Last); err != nil && ctx.Err() == nil {
+				d.log.Warn("save states", zap.Error(err))
 			}
 		}
 	}
 }
 
+func (d *Daemon) releaseSegments(ctx context.Context) error {
+	if d.journal.Health().Err != nil {
+		return nil // later
+	}
+	for _, seg := range d.journal.Sealed() {
+		if err := d.saveThrough(ctx, seg.Last); err != nil {
+			return err
+		}
+		if err := d.saveActive(ctx); err != nil {
+			return err
+		}
+		if err := d.journal.Release(seg.Last); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // saveThrough saves every active session that has events up to a number which its file does not hold.
 func (d *Daemon) saveThrough(ctx context.Context, last uint64) error {
 	for _, s := range d.active() {
-		done := make(chan error, 1)
+		saved := make(chan error, 1)
 		if !s.do(ctx, func() {
 			if s.saved > last {
-				done <- nil
+				saved <- nil
 				return
 			}
-			done <- s.save(ctx)
+			s.save(func(err error) { saved <- err })
 		}) {
 			continue // retired: it saved itself
 		}
 		select {
-		case err := <-done:
+		case err := <-saved:
 			if err != nil {
 				return err
 			}
@@ -146,6 +207,17 @@ func (d *Daemon) saveThrough(ctx context.Context, last uint64) error {
 		}
 	}
 	return nil
+}
+
+// saveActive keeps the names of the sessions that the next daemon must wake: agents that live, and what is owed.
+func (d *Daemon) saveActive(ctx context.Context) error {
+	var keys []checkpoint.Key
+	for _, s := range d.active() {
+		if wanted, _ := ask(ctx, s, func(s *session) bool { return s.living() || s.pending() }); wanted {
+			keys = append(keys, s.key)
+		}
+	}
+	return d.dir.SaveActive(keys)
 }
 
 // beatFile is what is kept of the heartbeat over a restart.
@@ -163,30 +235,25 @@ func (d *Daemon) newBeats() (*heartbeat.Heart, error) {
 
 // beat is one heartbeat: every session with something new is asked, and the beat counts once all of it is durable.
 func (d *Daemon) beat(ctx context.Context) error {
+	d.checkPlace()
+	poke(d.spooled)
 	var newest uint64
 	for _, s := range d.active() {
-		done := make(chan result, 1)
-		if !s.do(ctx, func() {
-			if s.state.LastFull != nil && s.state.LastFull.News >= s.state.News || s.state.News == 0 {
-				done <- result{}
-				return
+		r, _ := ask(ctx, s, func(s *session) result {
+			if s.state.News == 0 || s.state.LastFull != nil && s.state.LastFull.News >= s.state.News {
+				return result{}
 			}
-			done <- s.event(ctx, checkpoint.Event{Kind: checkpoint.EventBeat})
-		}) {
-			continue
-		}
-		select {
-		case r := <-done:
-			newest = max(newest, r.seq)
-		case <-s.done:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+			return s.event(checkpoint.Event{Kind: checkpoint.EventBeat})
+		})
+		newest = max(newest, r.seq)
 	}
 	if newest > 0 {
 		if err := d.journal.Wait(ctx, newest); err != nil {
 			return err
 		}
+	}
+	if err := d.keepTotal(ctx); err != nil && ctx.Err() == nil {
+		d.log.Warn("keep the total budget", zap.Error(err))
 	}
 	data, err := json.Marshal(beatFile{Last: time.Now().UTC()})
 	if err != nil {
@@ -195,61 +262,71 @@ func (d *Daemon) beat(ctx context.Context) error {
 	return vfs.Replace(d.opt.FS, d.dir.Beat(), data)
 }
 
+// shutdown takes the forced FULL of every session with something new, newest activity first, within its budget; the rest
+// is owed at the next start. Then everything ends.
+func (d *Daemon) shutdown(served <-chan error) error {
+	d.mu.Lock()
+	d.mu.stopping = true
+	d.mu.Unlock()
+	d.counts.draining.Store(false) // a drain ends by itself now
+	ctx, cancel := context.WithTimeout(d.life, d.times.stopBudget)
+	defer cancel()
+	d.lastCheckpoints(ctx)
+	if err := errors.Join(d.saveThrough(ctx, d.journal.Health().Last), d.saveActive(ctx)); err != nil {
+		d.log.Info("not all states are saved; the journal holds the rest", zap.Error(err))
+	}
+	err := d.place.Close()
+	d.stop()
+	return errors.Join(err, <-served)
+}
+
 // lastCheckpoints forces a FULL of every session with something new until the time is used.
 func (d *Daemon) lastCheckpoints(ctx context.Context) {
 	type work struct {
-		s    *session
-		seen time.Time
+		s     *session
+		seen  time.Time
+		reply chan result
 	}
 	var list []work
 	for _, s := range d.active() {
-		seen := make(chan time.Time, 1)
-		if s.do(ctx, func() { seen <- s.state.LastEvent }) {
-			select {
-			case at := <-seen:
-				list = append(list, work{s, at})
-			case <-s.done:
-			case <-ctx.Done():
-				return
-			}
+		if seen, ok := ask(ctx, s, func(s *session) time.Time { return s.state.LastEvent }); ok {
+			list = append(list, work{s, seen, make(chan result, 1)})
 		}
 	}
 	slices.SortFunc(list, func(a, b work) int { return b.seen.Compare(a.seen) })
 	for _, w := range list {
-		reply := make(chan result, 1)
-		if !w.s.do(ctx, func() { w.s.force(ctx, checkpoint.CauseStopping, reply) }) {
-			continue
-		}
+		w.s.do(ctx, func() { w.s.force(checkpoint.CauseStopping, w.reply) })
+	}
+	for i, w := range list {
 		select {
-		case <-reply:
+		case <-w.reply:
 		case <-w.s.done:
 		case <-ctx.Done():
-			d.log.Warn("stopping: the time for last checkpoints is used; the rest is owed", zap.Int("sessions", len(list)))
+			d.log.Warn("stopping: the time for last checkpoints is used; the rest is owed", zap.Int("sessions", len(list)-i))
 			return
-		}
-	}
-	for _, w := range list {
-		done := make(chan struct{})
-		if w.s.do(ctx, func() { _ = w.s.save(ctx); close(done) }) { // the journal holds it in any case
-			select {
-			case <-done:
-			case <-ctx.Done():
-				return
-			}
 		}
 	}
 }
 
+// forgetDisk makes every session write anew what a removed state folder held of it.
+func (d *Daemon) forgetDisk() {
+	for _, s := range d.active() {
+		s.do(d.life, func() {
+			s.fresh = true
+			s.state.LastFull, s.state.LastSparse = nil, nil
+		})
+	}
+}
+
 // force takes a FULL now, or says why not; reply gets the answer when it is in the store.
-func (s *session) force(ctx context.Context, cause checkpoint.Cause, reply chan<- result) {
+func (s *session) force(cause checkpoint.Cause, reply chan<- result) {
 	now := time.Now()
 	if s.due != nil { // one is on its way: the next one follows it if there is still something new
 		s.state.OwedFull = cause
 		s.waiters = append(s.waiters, waiter{after: s.state.News, reply: reply})
 		return
 	}
-	d := s.d.opt.Gates.Decide(s.state, cause, false, s.condition(), now)
-	s.settle(ctx, d, now)
+	d := s.settle(s.gate(cause, false, now), now)
 	if d.Take || d.Owed && d.Code != checkpoint.CodeDegraded {
 		s.waiters = append(s.waiters, waiter{after: s.state.News, reply: reply})
 		return

@@ -24,46 +24,86 @@ var (
 	ErrPlace = errors.New("no place for the socket")
 )
 
-// Listen takes the lock and binds the socket at the first place that can hold one. The lock is held for life, by the
-// kernel: a crash frees it. unlock lets it go.
-func Listen(stateDir string) (l net.Listener, unlock func(), err error) {
-	var errs []error
-	for _, place := range wire.SocketPlaces(stateDir) {
-		l, unlock, err := listenAt(place)
-		if err == nil {
-			return l, unlock, nil
-		}
-		if errors.Is(err, ErrRunning) {
-			return nil, nil, err
-		}
-		errs = append(errs, err)
-	}
-	return nil, nil, fmt.Errorf("%w: %w", ErrPlace, errors.Join(errs...))
+// Place is a socket that is bound, and the locks that make this daemon the only one.
+type Place struct {
+	net.Listener
+	Path  string
+	made  os.FileInfo // the socket as it was bound
+	locks []*flock.Flock
 }
 
-func listenAt(place string) (net.Listener, func(), error) {
-	folder := filepath.Dir(place)
+// Listen takes the lock and binds the socket at the first place that can hold one. The lock is held for life, by the
+// kernel: a crash frees it. Where the first place has a lock and no room for a socket its lock is held all the same, so
+// that nobody can start there later.
+func Listen(stateDir string) (*Place, error) {
+	p := &Place{}
+	var errs []error
+	for _, path := range wire.SocketPlaces(stateDir) {
+		err := p.take(path)
+		if err == nil {
+			return p, nil
+		}
+		errs = append(errs, err)
+		if errors.Is(err, ErrRunning) {
+			return nil, errors.Join(err, p.unlock())
+		}
+	}
+	return nil, errors.Join(fmt.Errorf("%w: %w", ErrPlace, errors.Join(errs...)), p.unlock())
+}
+
+func (p *Place) take(path string) error {
+	folder := filepath.Dir(path)
 	if err := os.MkdirAll(folder, vfs.DirMode); err != nil {
-		return nil, nil, fmt.Errorf("make %s: %w", folder, err)
+		return fmt.Errorf("make %s: %w", folder, err)
 	}
 	if err := ownFolder(folder); err != nil {
-		return nil, nil, err
+		return err
 	}
-	lock := flock.New(lockName(place), flock.SetPermissions(vfs.FileMode))
+	lock := flock.New(lockName(path), flock.SetPermissions(vfs.FileMode))
 	held, err := lock.TryLock()
 	if err != nil {
-		return nil, nil, fmt.Errorf("lock %s: %w", lock.Path(), err)
+		return fmt.Errorf("lock %s: %w", lock.Path(), err)
 	}
 	if !held {
-		return nil, nil, fmt.Errorf("%w (lock %s)", ErrRunning, lock.Path())
+		return fmt.Errorf("%w (lock %s)", ErrRunning, lock.Path())
 	}
-	unlock := func() { _ = lock.Unlock() } // the kernel does it in any case
-	l, err := bind(place)
+	p.locks = append(p.locks, lock)
+	l, err := bind(path)
 	if err != nil {
-		unlock()
-		return nil, nil, err
+		return err
 	}
-	return l, unlock, nil
+	p.Listener, p.Path = l, path
+	if p.made, err = os.Lstat(path); err != nil {
+		return errors.Join(fmt.Errorf("look at %s: %w", path, err), l.Close())
+	}
+	return nil
+}
+
+// Lost says whether the socket is no longer where it was bound: somebody removed or replaced it, or the whole folder.
+func (p *Place) Lost() bool {
+	info, err := os.Lstat(p.Path)
+	return errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(info, p.made)
+}
+
+// Close ends listening. It removes the socket only if that is still its own. A second call does nothing.
+func (p *Place) Close() error {
+	err := p.Listener.Close()
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	if !p.Lost() {
+		err = errors.Join(err, os.Remove(p.Path))
+	}
+	return err
+}
+
+// unlock lets another daemon start.
+func (p *Place) unlock() error {
+	var err error
+	for _, lock := range p.locks {
+		err = errors.Join(err, lock.Unlock())
+	}
+	return err
 }
 
 // lockName lies beside the socket.
@@ -96,32 +136,33 @@ func ownFolder(folder string) error {
 }
 
 // bind removes a stale socket and listens. The lock is held: nobody else of belay's does this meanwhile.
-func bind(place string) (net.Listener, error) {
-	info, err := os.Lstat(place)
+func bind(path string) (net.Listener, error) {
+	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		return nil, fmt.Errorf("look at %s: %w", place, err)
+		return nil, fmt.Errorf("look at %s: %w", path, err)
 	case info.Mode()&fs.ModeSocket == 0:
-		return nil, fmt.Errorf("%s is there and is no socket: left alone", place)
+		return nil, fmt.Errorf("%s is there and is no socket: left alone", path)
 	default:
-		c, err := net.DialTimeout("unix", place, time.Second)
+		c, err := net.DialTimeout("unix", path, time.Second)
 		if err == nil {
-			return nil, errors.Join(fmt.Errorf("somebody answers at %s without holding the lock", place), c.Close())
+			return nil, errors.Join(fmt.Errorf("somebody answers at %s without holding the lock", path), c.Close())
 		}
 		if !errors.Is(err, syscall.ECONNREFUSED) {
-			return nil, fmt.Errorf("probe %s: %w", place, err)
+			return nil, fmt.Errorf("probe %s: %w", path, err)
 		}
-		if err := os.Remove(place); err != nil {
+		if err := os.Remove(path); err != nil {
 			return nil, fmt.Errorf("remove the stale socket: %w", err)
 		}
 	}
-	l, err := net.Listen("unix", place) // close-on-exec; the folder is closed to others already
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}) // close-on-exec; the folder is closed to others already
 	if err != nil {
-		return nil, fmt.Errorf("listen at %s (%d bytes): %w", place, len(place), err)
+		return nil, fmt.Errorf("listen at %s (%d bytes): %w", path, len(path), err)
 	}
-	if err := os.Chmod(place, vfs.FileMode); err != nil {
-		return nil, errors.Join(fmt.Errorf("close %s to others: %w", place, err), l.Close())
+	l.SetUnlinkOnClose(false) // by then another daemon's socket may be there: Place.Close looks first
+	if err := os.Chmod(path, vfs.FileMode); err != nil {
+		return nil, errors.Join(fmt.Errorf("close %s to others: %w", path, err), l.Close())
 	}
 	return l, nil
 }

@@ -4,10 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"time"
-
-	"go.uber.org/zap"
 
 	"belay/checkpoint"
 	"belay/internal/agent"
@@ -15,6 +14,9 @@ import (
 	"belay/internal/redact"
 	"belay/internal/wire"
 )
+
+// staleAfter is how old a spooled event may be for its process number to mean what it did.
+const staleAfter = 10 * time.Second
 
 // client is what a connection said about itself.
 type client struct {
@@ -65,7 +67,7 @@ func (d *Daemon) waitReady(ctx context.Context) bool {
 		return true
 	default:
 	}
-	t := time.NewTimer(readyBudget)
+	t := time.NewTimer(d.times.readyBudget)
 	defer t.Stop()
 	select {
 	case <-d.ready:
@@ -97,6 +99,7 @@ func (d *Daemon) agentNamed(name string) agent.Agent {
 func (d *Daemon) hook(ctx context.Context, req wire.Request, payload []byte) *answer {
 	a := d.agentNamed(req.Agent)
 	if a == nil {
+		d.counts.dropped.Add(1)
 		return failure(wire.CodeUnknownAgent, "no agent named "+req.Agent, "use op event for other programs")
 	}
 	in, err := a.Decode(agent.Hook{Event: req.Event, Payload: payload, Cut: req.Cut, PID: req.PID, Cwd: req.Workspace})
@@ -109,6 +112,9 @@ func (d *Daemon) hook(ctx context.Context, req wire.Request, payload []byte) *an
 		at = time.UnixMilli(req.Spooled).UTC()
 	}
 	who := process(req.PID)
+	if time.Since(at) > staleAfter {
+		who = nil // by now the number may be another process's
+	}
 	var last result
 	for i := range in.Events {
 		e := &in.Events[i]
@@ -116,8 +122,8 @@ func (d *Daemon) hook(ctx context.Context, req wire.Request, payload []byte) *an
 		if e.Key.Child == "" && e.Kind != checkpoint.EventEnd {
 			e.Proc = who
 		}
-		if in.Ask == agent.AskStart && i == 0 {
-			d.beforeStart(ctx, *e)
+		if e.Transcript == "" {
+			e.Key = d.account(e.Key)
 		}
 		if last = d.take(ctx, *e); last.err != nil {
 			return failure(wire.CodeInternal, last.err.Error(), "")
@@ -129,7 +135,7 @@ func (d *Daemon) hook(ctx context.Context, req wire.Request, payload []byte) *an
 	case req.Spooled == 0:
 		d.offer(ans, a, in, in.Events[0], req.Event)
 	case in.Ask == agent.AskStart && !last.double: // its hook has gone without an answer
-		d.owe(ctx, d.resolve(ctx, in.Events[0]))
+		d.owe(d.resolve(in.Events[0].Key))
 	}
 	return ans
 }
@@ -152,43 +158,6 @@ func process(pid int) *checkpoint.Proc {
 		return nil // gone already, or not to be seen from here
 	}
 	return &p
-}
-
-// take hands an event to its session, within the bound on new sessions.
-func (d *Daemon) take(ctx context.Context, e checkpoint.Event) result {
-	d.counts.events.Add(1)
-	key := d.resolve(ctx, e)
-	e.Key = key
-	if !d.admit(key) {
-		d.counts.dropped.Add(1)
-		return result{err: errTooMany}
-	}
-	r := d.apply(ctx, key, e)
-	d.publishEvent(e, r)
-	return r
-}
-
-var errTooMany = errors.New("too many new sessions in a minute; this one is not recorded")
-
-// admit bounds the new sessions of a minute: an agent that starts itself over and over must not fill the disk.
-func (d *Daemon) admit(key checkpoint.Key) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.mu.sessions[key] != nil || d.opt.SessionsPerMinute <= 0 {
-		return true
-	}
-	now := time.Now()
-	for len(d.mu.newest) > 0 && now.Sub(d.mu.newest[0]) > time.Minute {
-		d.mu.newest = d.mu.newest[1:]
-	}
-	if len(d.mu.newest) >= d.opt.SessionsPerMinute {
-		if len(d.mu.newest) == d.opt.SessionsPerMinute {
-			d.log.Warn("more new sessions than the limit", zap.Int("per minute", d.opt.SessionsPerMinute))
-		}
-		return false
-	}
-	d.mu.newest = append(d.mu.newest, now)
-	return true
 }
 
 // eventAnswer is the reply to an event: written when the journal's record is where the client wants it.
@@ -226,9 +195,6 @@ func (d *Daemon) eventOp(ctx context.Context, req wire.Request) *answer {
 	if w.Ephemeral {
 		return &answer{reply: wire.Reply{OK: true, Kept: "nothing"}}
 	}
-	if e.Kind == checkpoint.EventStart {
-		d.beforeStart(ctx, e)
-	}
 	r := d.take(ctx, e)
 	if r.err != nil {
 		return failure(wire.CodeInternal, r.err.Error(), "")
@@ -254,20 +220,35 @@ func fromWire(req wire.Request, w wire.Event) (checkpoint.Event, error) {
 	}
 	name := req.Agent
 	if name == "" {
-		name = "other"
+		name = otherAgent
+	}
+	for _, id := range []string{name, req.Account, req.Session, req.Child, w.Transcript, req.Workspace} {
+		if len(id) > maxPath {
+			return checkpoint.Event{}, fmt.Errorf("an id or path of %d bytes", len(id))
+		}
 	}
 	work := realPath(req.Workspace)
 	key := checkpoint.NewKey(name, req.Account, req.Session, work)
 	key.Child = req.Child
-	e := checkpoint.Event{At: time.Now().UTC(), Key: key, Kind: kind, ID: req.ID, Turn: w.Turn, Aside: w.Aside, Source: w.Source,
-		Reason: redact.Text(w.Reason), Outcome: checkpoint.Outcome(w.Outcome), Call: w.Call, Name: w.Name, Failed: w.Failed, Background: w.Background,
-		Bare: w.Bare, Child: w.Child, ChildName: redact.Text(w.ChildName), Parent: w.Parent, Decision: w.Decision, Transcript: w.Transcript, Workspace: work, Model: w.Model, Mode: w.Mode,
-		Text: redact.Cut(w.Text, checkpoint.CutText), Input: redact.Cut(w.Input, checkpoint.CutTool), Output: redact.Cut(w.Output, checkpoint.CutTool)}
+	e := checkpoint.Event{At: time.Now().UTC(), Key: key, Kind: kind, ID: req.ID, Turn: brief(w.Turn), Aside: w.Aside, Source: brief(w.Source),
+		Reason: brief(w.Reason), Outcome: checkpoint.Outcome(brief(w.Outcome)), Call: brief(w.Call), Name: brief(w.Name), Failed: w.Failed,
+		Background: w.Background, Bare: w.Bare, Child: brief(w.Child), ChildName: brief(w.ChildName), Parent: brief(w.Parent), Decision: w.Decision,
+		Transcript: w.Transcript, Workspace: work, Model: brief(w.Model), Mode: brief(w.Mode), Text: redact.Cut(w.Text, checkpoint.CutText),
+		Input: redact.Cut(w.Input, checkpoint.CutTool), Output: redact.Cut(w.Output, checkpoint.CutTool)}
 	if w.PID > 0 {
 		e.Proc = process(w.PID)
 	}
 	return e, nil
 }
+
+// Bounds of what a client may name.
+const (
+	maxPath = 4096
+	maxWord = 1024
+)
+
+// brief is a client's short field: redacted, and cut where it is none.
+func brief(s string) string { return redact.Cut(s, maxWord) }
 
 func (d *Daemon) markOp(ctx context.Context, req wire.Request) *answer {
 	var w wire.Event

@@ -21,21 +21,23 @@ type Options struct {
 	Version  string
 	Agents   []agent.Agent
 
-	Gates     checkpoint.Gates
-	Heartbeat string // cron expression
-	Breaker   breaker.Options
+	Gates     checkpoint.Gates // as far as WorkTree: Reload can change it
 	Retention checkpoint.Policy
-
+	// TotalBytes bounds the checkpoints of all sessions together; 0: no bound.
+	TotalBytes  int64
 	Adopt       recovery.Adopt
 	AdoptWindow time.Duration
 	BriefBytes  int
+	WorkTree    bool
+
+	Heartbeat string // cron expression
+	Breaker   breaker.Options
 
 	SegmentBytes int64
 	MemoryBytes  int
 	SpoolBytes   int64
 	SpoolAge     time.Duration
 	Mirror       bool
-	WorkTree     bool
 	Notify       bool // fsnotify beside polling
 	Poll         time.Duration
 	PollMax      time.Duration
@@ -46,18 +48,41 @@ type Options struct {
 	IdleExit time.Duration
 }
 
-// Times of the daemon that are no settings: users have no reason to change them.
-const (
-	idleAfter    = 10 * time.Minute // a session without events and without a live process goes to disk
-	lateText     = 2 * time.Second  // how long a build waits for the last answer to reach the transcript
-	stopBudget   = 1500 * time.Millisecond
-	flushEvery   = time.Second
-	procsAfter   = time.Second // a call open for so long has its processes noted
-	quietChain   = 2 * time.Minute
-	briefBudget  = 800 * time.Millisecond // of the client's second
-	readyBudget  = 30 * time.Second
-	frameBudget  = 30 * time.Second // for one request, once it has begun
-	writeBudget  = 10 * time.Second // for one reply to a slow client
-	retryFirst   = time.Second      // after a failed checkpoint
-	retryLongest = 30 * time.Second
-)
+// Reload takes over the settings of opt that can change while the daemon runs: gates, retention, recovery and work tree.
+// It may be called at any time, from any goroutine; what is under way ends by the old ones.
+func (d *Daemon) Reload(opt Options) {
+	next := *d.set.Load()
+	next.Gates, next.Retention, next.TotalBytes = opt.Gates, opt.Retention, opt.TotalBytes
+	next.Adopt, next.AdoptWindow, next.BriefBytes, next.WorkTree = opt.Adopt, opt.AdoptWindow, opt.BriefBytes, opt.WorkTree
+	d.set.Store(&next)
+}
+
+// times are no settings, because users have no reason to change them; tests have.
+type times struct {
+	idleAfter    time.Duration // a session without events and without a live process goes to disk
+	lateText     time.Duration // how long a build waits for the last answer to reach the transcript
+	stopBudget   time.Duration
+	flushEvery   time.Duration
+	procsAfter   time.Duration // a call open for so long has its processes noted
+	quietChain   time.Duration
+	briefBudget  time.Duration // of the client's second
+	readyBudget  time.Duration
+	frameBudget  time.Duration // for one request, once it has begun
+	writeBudget  time.Duration // for one reply to a slow client
+	retryFirst   time.Duration // after a failed checkpoint
+	retryLongest time.Duration
+	spoolRetry   time.Duration // after a drain that left events because the journal's disk fails
+}
+
+func usualTimes() times {
+	return times{
+		idleAfter: 10 * time.Minute, lateText: 2 * time.Second, stopBudget: 1500 * time.Millisecond, flushEvery: time.Second,
+		procsAfter: time.Second, quietChain: 2 * time.Minute, briefBudget: 800 * time.Millisecond, readyBudget: 30 * time.Second,
+		frameBudget: 30 * time.Second, writeBudget: 10 * time.Second, retryFirst: time.Second, retryLongest: 30 * time.Second,
+		spoolRetry: 30 * time.Second,
+	}
+}
+
+// maxBuilds bounds the checkpoints that are written at the same time, each with its git. A store that hangs for one session
+// leaves room for the others.
+const maxBuilds = 16

@@ -11,9 +11,18 @@ import (
 	"belay/checkpoint"
 	"belay/checkpoint/journal"
 	"belay/internal/agent"
-	"belay/internal/mirror"
+	"belay/internal/lookup"
 	"belay/internal/proc"
+	"belay/internal/vfs"
+	"belay/internal/wire"
+	"sync"
 )
+
+// errStopping: the session or the daemon ended before it could answer.
+var errStopping = errors.New("the session is stopping")
+
+// errPanic: a fault of belay's own; the log has it.
+var errPanic = errors.New("belay failed on this; its log says more")
 
 // session is one active session: a goroutine that owns the state. Everything reaches it through its inbox, in order, so
 // that nothing in it needs a lock.
@@ -23,33 +32,24 @@ type session struct {
 	agent agent.Agent // nil for an agent that belay does not know: events alone
 
 	inbox chan func()
-	done  chan struct{} // closed when the goroutine has ended
+	done  chan struct{}  // closed when the goroutine has ended
+	work  sync.WaitGroup // its readers and writers: each hands its outcome back through the inbox
 
 	// Owned by the goroutine.
 	state    *checkpoint.State
 	saved    uint64 // state.Seq in state.json
 	fresh    bool   // nothing of it was ever saved
-	due      *build // a checkpoint that was decided and is not in the store yet
-	reading  bool   // a reader goroutine runs
-	again    bool   // the transcript may have changed meanwhile
-	opened   string // path of transcript
-	source   checkpoint.Transcript
-	mirror   *mirror.Mirror
-	behind   mirrorLag
-	flushed  time.Time // when the mirror was last put on stable storage
+	saving   bool
+	saves    []func(error) // wait for the save after this one
+	saveAt   time.Time     // no idle save before: the last one failed
+	due      *build        // a checkpoint that was decided and is not in the store yet
+	file     transcript
 	failures int       // failed checkpoints in a row
 	retryAt  time.Time // no owed checkpoint before
 	lastSeen time.Time // last event or growth, for idleness
 	briefing bool      // a brief is on its way to a client
 	waiters  []waiter
 	noted    map[string]bool // calls whose processes were noted
-}
-
-type mirrorLag struct {
-	Bytes int64
-	Since time.Time
-	Err   string
-	Gens  int
 }
 
 // waiter is a client that waits for the checkpoint that was due when it asked.
@@ -67,34 +67,44 @@ type result struct {
 	err      error
 }
 
-// run is the session's loop. It ends when the daemon stops, or when retire says so.
+// run is the session's loop. It ends when the daemon stops, or when the session retires.
 func (s *session) run(ctx context.Context) {
 	defer close(s.done)
+	defer s.closeFile()
+	if err := vfs.SweepTemps(s.d.opt.FS, s.d.dir.Session(s.key)); err != nil {
+		s.d.log.Debug("sweep left-over files", zap.Stringer("session", s.key), zap.Error(err))
+	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
+		f := s.tick
 		select {
-		case f := <-s.inbox:
-			f()
+		case f = <-s.inbox:
 		case <-timer.C:
-			s.tick(ctx)
+			s.d.counts.ticks.Add(1)
 		case <-ctx.Done():
 			return
 		}
-		s.advance(ctx)
+		s.d.safely(s.key.String(), f)
+		s.d.safely(s.key.String(), s.advance)
 		wake := s.nextWake()
 		if wake.IsZero() {
-			if s.idle() && s.d.retire(ctx, s) {
+			if s.idle() && s.leave() {
 				return
 			}
-			wake = time.Now().Add(idleAfter)
+			wake = time.Now().Add(s.d.times.idleAfter)
 		}
 		timer.Reset(max(time.Until(wake), time.Millisecond))
 	}
 }
 
-// do runs f in the session's goroutine and waits until it was taken up; it says false when the daemon stops first.
+// do runs f in the session's goroutine; it does not wait for it. It says false when f will not run.
 func (s *session) do(ctx context.Context, f func()) bool {
+	select {
+	case <-s.done:
+		return false
+	default:
+	}
 	select {
 	case s.inbox <- f:
 		return true
@@ -105,8 +115,32 @@ func (s *session) do(ctx context.Context, f func()) bool {
 	}
 }
 
+// ask runs f in the session's goroutine and gives its answer; false when the session ended or ctx did.
+func ask[T any](ctx context.Context, s *session, f func(*session) T) (answer T, ok bool) {
+	got := make(chan T, 1)
+	if !s.do(ctx, func() {
+		defer close(got) // also after a panic
+		got <- f(s)
+	}) {
+		return answer, false
+	}
+	select {
+	case answer, ok = <-got:
+	case <-s.done:
+		select {
+		case answer, ok = <-got:
+		default:
+		}
+	case <-ctx.Done():
+	}
+	return answer, ok
+}
+
 // event journals, folds and decides: the one way by which anything happens to a session. It runs in the goroutine.
-func (s *session) event(ctx context.Context, e checkpoint.Event) result {
+func (s *session) event(e checkpoint.Event) result {
+	if e.Kind == checkpoint.EventStart {
+		s.noticeDeath(e.Proc)
+	}
 	now := time.Now().UTC()
 	if e.At.IsZero() {
 		e.At = now
@@ -122,20 +156,28 @@ func (s *session) event(ctx context.Context, e checkpoint.Event) result {
 	s.lastSeen = now
 	res := result{seq: seq, double: effect.Double, decision: checkpoint.Decision{Code: checkpoint.CodeNoTrigger, Text: "no trigger"}}
 	if !effect.Double {
-		s.follow(ctx, before)
-		res.decision = s.decide(ctx, effect, now)
+		s.follow(before)
+		res.decision = s.decide(effect, now)
 	}
 	return res
 }
 
+// noticeDeath folds the end of the agent's process in where the watch over it has not said so yet, or was never set. now is
+// the process that a start names; it may be the same one.
+func (s *session) noticeDeath(now *checkpoint.Proc) {
+	st := s.state
+	if st.Live && st.Proc != nil && (now == nil || *now != *st.Proc) && lookup.Candidate(st).Dead {
+		s.note(checkpoint.Event{Kind: checkpoint.EventExit, Proc: st.Proc, Reason: "its process is gone"})
+	}
+}
+
 // decide asks the gates about an event's effect, and remembers what is owed.
-func (s *session) decide(ctx context.Context, f checkpoint.Effect, now time.Time) checkpoint.Decision {
+func (s *session) decide(f checkpoint.Effect, now time.Time) checkpoint.Decision {
 	full := f.Force
 	switch {
+	case full == checkpoint.CauseCompaction && s.agent != nil && s.agent.Limits().FalseCompaction:
+		full = checkpoint.CauseHeartbeat // no true sign of a compaction: it goes under the time gate
 	case full != "":
-		if full == checkpoint.CauseCompaction && s.agent != nil && s.agent.Limits().FalseCompaction {
-			full = checkpoint.CauseHeartbeat // no true sign of a compaction: it goes under the time gate
-		}
 	case f.ChainEnd:
 		full = checkpoint.CauseChain
 	case f.Beat:
@@ -144,36 +186,59 @@ func (s *session) decide(ctx context.Context, f checkpoint.Effect, now time.Time
 	if full == "" && !f.Round {
 		return checkpoint.Decision{Code: checkpoint.CodeNoTrigger, Text: "no trigger"}
 	}
-	d := s.d.opt.Gates.Decide(s.state, full, f.Round, s.condition(), now)
-	s.settle(ctx, d, now)
-	return d
+	return s.settle(s.gate(full, f.Round, now), now)
 }
 
+func (s *session) gate(full checkpoint.Cause, round bool, now time.Time) checkpoint.Decision {
+	return s.d.set.Load().Gates.Decide(s.state, full, round, s.condition(), now)
+}
+
+func (s *session) owed(now time.Time) checkpoint.Decision {
+	return s.d.set.Load().Gates.DecideOwed(s.state, s.condition(), now)
+}
+
+// condition: while the spool is drained nothing is taken, so that thousands of old events make one checkpoint.
 func (s *session) condition() checkpoint.Condition {
-	return checkpoint.Condition{Degraded: s.d.degraded(), Busy: s.due != nil}
+	return checkpoint.Condition{Degraded: s.d.degraded(), Busy: s.due != nil || s.d.counts.draining.Load()}
 }
 
 // settle acts on a decision: a build is due, or something is owed, or a degraded spell begins.
-func (s *session) settle(ctx context.Context, d checkpoint.Decision, now time.Time) {
+func (s *session) settle(d checkpoint.Decision, now time.Time) checkpoint.Decision {
 	s.d.count(d)
-	if d.Code != checkpoint.CodeNoTrigger {
-		s.d.log.Debug("gate", zap.Stringer("session", s.key), zap.String("code", string(d.Code)), zap.String("text", d.Text))
-	}
+	s.d.log.Debug("gate", zap.Stringer("session", s.key), zap.String("code", string(d.Code)), zap.String("text", d.Text))
 	s.state.Owe(d)
-	if d.Take {
+	switch {
+	case d.Take:
 		s.due = &build{decision: d, since: now, last: s.lateText()}
-		return
+	case d.Code == checkpoint.CodeDegraded && d.Owed:
+		s.noteGap()
 	}
-	if d.Code == checkpoint.CodeDegraded && s.state.Gap == nil && d.Owed {
-		s.note(ctx, checkpoint.Event{Kind: checkpoint.EventDegraded, Reason: s.d.store.State().Reason})
+	if !d.Take && s.due == nil && (!d.Owed || d.Code == checkpoint.CodeDegraded) {
+		s.answer(result{decision: d}) // nothing is coming for those who wait
+	}
+	return d
+}
+
+// noteGap keeps that checkpoints are missing from now on: the first one after it says so.
+func (s *session) noteGap() {
+	if s.state.Gap == nil {
+		s.note(checkpoint.Event{Kind: checkpoint.EventDegraded, Reason: s.d.store.State().Reason})
 	}
 }
 
-// note is an event of the daemon's own that has no trigger.
-func (s *session) note(ctx context.Context, e checkpoint.Event) {
-	if r := s.event(ctx, e); r.err != nil {
+// note is an event of the daemon's own.
+func (s *session) note(e checkpoint.Event) {
+	if r := s.event(e); r.err != nil {
 		s.d.log.Warn("note", zap.Stringer("session", s.key), zap.String("kind", string(e.Kind)), zap.Error(r.err))
 	}
+}
+
+// answer tells all who wait.
+func (s *session) answer(r result) {
+	for _, w := range s.waiters {
+		w.reply <- r
+	}
+	s.waiters = nil
 }
 
 // nextWake is when the session has something to do without an event; zero: not before one.
@@ -186,23 +251,28 @@ func (s *session) nextWake() time.Time {
 	}
 	now := time.Now()
 	if s.due != nil && s.due.last != 0 && !s.due.busy {
-		sooner(s.due.since.Add(lateText))
+		sooner(s.due.since.Add(s.d.times.lateText))
 	}
 	if s.due == nil && !s.d.degraded() {
-		d := s.d.opt.Gates.DecideOwed(s.state, s.condition(), now)
-		if d.Take {
+		switch d := s.owed(now); {
+		case d.Take || d.Code == checkpoint.CodeNothingNew:
 			sooner(later(now, s.retryAt))
-		} else {
+		default:
 			sooner(later(d.Opens, s.retryAt))
 		}
 	}
-	for _, c := range s.state.Calls {
-		if c.State == checkpoint.CallOpen && c.Started && !s.noted[c.ID] && s.state.Live {
-			sooner(c.At.Add(procsAfter))
+	if s.state.Live && s.state.Proc != nil {
+		for _, c := range s.state.Calls {
+			if c.State == checkpoint.CallOpen && c.Started && !s.noted[c.ID] {
+				sooner(c.At.Add(s.d.times.procsAfter))
+			}
 		}
 	}
+	if s.file.unflushed && !s.file.copying {
+		sooner(s.file.flushed.Add(s.d.times.flushEvery))
+	}
 	if s.state.Chain && s.quietFile() {
-		sooner(s.lastSeen.Add(quietChain))
+		sooner(s.lastSeen.Add(s.d.times.quietChain))
 	}
 	return wake
 }
@@ -225,50 +295,65 @@ func later(a, b time.Time) time.Time {
 }
 
 // tick does what the clock alone makes due.
-func (s *session) tick(ctx context.Context) {
+func (s *session) tick() {
 	now := time.Now()
 	if s.due == nil && !now.Before(s.retryAt) {
-		d := s.d.opt.Gates.DecideOwed(s.state, s.condition(), now)
-		if d.Take || d.Code == checkpoint.CodeNothingNew {
-			s.settle(ctx, d, now)
+		if d := s.owed(now); d.Take || d.Code == checkpoint.CodeNothingNew {
+			s.settle(d, now)
 		}
 	}
-	s.noteProcs(ctx, now)
-	if s.state.Chain && s.quietFile() && now.Sub(s.lastSeen) >= quietChain {
+	s.noteProcs(now)
+	if s.file.unflushed && now.Sub(s.file.flushed) >= s.d.times.flushEvery {
+		s.copy()
+	}
+	if s.state.Chain && s.quietFile() && now.Sub(s.lastSeen) >= s.d.times.quietChain {
 		s.state.Chain = false
-		s.decide(ctx, checkpoint.Effect{ChainEnd: true}, now)
-	}
-}
-
-// noteProcs keeps the agent's descendants of calls that take long, for the brief after a crash.
-func (s *session) noteProcs(ctx context.Context, now time.Time) {
-	if s.state.Proc == nil {
-		return
-	}
-	var procs []checkpoint.Proc
-	for _, c := range s.state.Calls {
-		if c.State != checkpoint.CallOpen || !c.Started || s.noted[c.ID] || now.Sub(c.At) < procsAfter {
-			continue
-		}
-		if procs == nil {
-			procs = proc.Descendants(s.state.Proc.PID, maxProcs)
-		}
-		s.noted[c.ID] = true
-		if len(procs) > 0 {
-			s.note(ctx, checkpoint.Event{Kind: checkpoint.EventProcs, Call: c.ID, Procs: procs})
-		}
-	}
-	if len(s.noted) > 4*maxProcs {
-		clear(s.noted)
+		s.decide(checkpoint.Effect{ChainEnd: true}, now)
 	}
 }
 
 const maxProcs = 32
 
-// idle says that the session may leave memory: all is in the journal and its state will be on disk.
+// noteProcs keeps the agent's descendants of calls that take long, for the brief after a crash.
+func (s *session) noteProcs(now time.Time) {
+	if s.state.Proc == nil || !s.state.Live {
+		return
+	}
+	var procs []checkpoint.Proc
+	noted := map[string]bool{} // anew: ended calls drop out
+	for _, c := range s.state.Calls {
+		if c.State != checkpoint.CallOpen || !c.Started {
+			continue
+		}
+		if s.noted[c.ID] {
+			noted[c.ID] = true
+			continue
+		}
+		if now.Sub(c.At) < s.d.times.procsAfter {
+			continue
+		}
+		if procs == nil {
+			procs = append([]checkpoint.Proc{}, proc.Descendants(s.state.Proc.PID, maxProcs)...)
+		}
+		noted[c.ID] = true
+	}
+	for id := range noted {
+		if !s.noted[id] && len(procs) > 0 {
+			s.note(checkpoint.Event{Kind: checkpoint.EventProcs, Call: id, Procs: procs})
+		}
+	}
+	s.noted = noted
+}
+
+// idle says that the session may leave memory: nothing is under way or owed, and nobody lives that could go on.
 func (s *session) idle() bool {
-	return s.due == nil && !s.reading && len(s.waiters) == 0 && !s.briefing && s.state.OwedFull == "" && !s.state.OwedSparse &&
-		s.state.Gap == nil && time.Since(s.lastSeen) >= idleAfter && !s.living()
+	return s.due == nil && !s.file.reading && !s.file.copying && !s.saving && len(s.waiters) == 0 && !s.briefing &&
+		!s.pending() && time.Since(s.lastSeen) >= s.d.times.idleAfter && !s.living()
+}
+
+// pending says that a checkpoint is owed.
+func (s *session) pending() bool {
+	return s.state.OwedFull != "" || s.state.OwedSparse || s.state.Gap != nil
 }
 
 // living says whether the agent's process is known to live.
@@ -280,19 +365,71 @@ func (s *session) living() bool {
 	return alive && known
 }
 
-// save puts the state on disk once the journal holds what is in it.
-func (s *session) save(ctx context.Context) error {
-	if s.state.Seq == s.saved && !s.fresh {
-		return nil
+// leave takes an idle session one step out of memory: its mirror is put in order, its state saved, its files closed. It says
+// true when the session is out; a step that takes time comes back through the inbox.
+func (s *session) leave() bool {
+	switch {
+	case s.compact():
+		return false
+	case s.state.Seq != s.saved || s.fresh:
+		if !time.Now().Before(s.saveAt) {
+			s.save(nil)
+		}
+		return false
 	}
-	if err := s.d.journal.Wait(ctx, s.state.Seq); err != nil {
-		return err // the disk fails: what is in memory only must not be in a state file
+	s.closeFile()
+	return s.d.retire(s)
+}
+
+// save puts the state on disk, once the journal holds what is in it, in a goroutine of its own: a slow disk holds up no
+// event. done, if not nil, hears of a state that is at least as new as this moment's.
+func (s *session) save(done func(error)) {
+	if done == nil {
+		done = func(error) {}
 	}
-	if err := s.d.dir.SaveState(s.state); err != nil {
+	switch {
+	case s.saving:
+		s.saves = append(s.saves, done)
+		return
+	case s.state.Seq == s.saved && !s.fresh:
+		done(nil)
+		return
+	}
+	s.saving = true
+	snapshot := s.state.Clone()
+	s.work.Go(func() {
+		err := s.d.saveState(snapshot)
+		if !s.do(s.d.life, func() { s.wasSaved(snapshot.Seq, err, done) }) {
+			done(err) // stopping: nobody else will say so
+		}
+	})
+}
+
+func (s *session) wasSaved(seq uint64, err error, done func(error)) {
+	s.saving = false
+	if err == nil {
+		s.saved, s.fresh = seq, false
+	} else {
+		s.saveAt = time.Now().Add(s.d.times.retryLongest)
+		s.d.log.Debug("save state", zap.Stringer("session", s.key), zap.Error(err)) // the journal holds it, and says how its disk is
+	}
+	done(err)
+	if list := s.saves; len(list) > 0 {
+		s.saves = nil
+		s.save(func(err error) {
+			for _, done := range list {
+				done(err)
+			}
+		})
+	}
+}
+
+func (d *Daemon) saveState(s *checkpoint.State) error {
+	// A record that was dropped from memory will never be on disk: then the state is all that holds it.
+	if err := d.journal.Wait(d.life, s.Seq); err != nil && !errors.Is(err, journal.ErrDropped) {
 		return err
 	}
-	s.saved, s.fresh = s.state.Seq, false
-	return nil
+	return d.dir.SaveState(s)
 }
 
 // append writes an event into the journal's queue.
@@ -309,9 +446,9 @@ func (d *Daemon) kept(ctx context.Context, seq uint64) (string, error) {
 	err := d.journal.Wait(ctx, seq)
 	switch {
 	case err == nil:
-		return "disk", nil
+		return wire.KeptDisk, nil
 	case errors.Is(err, journal.ErrMemory):
-		return "memory", nil
+		return wire.KeptMemory, nil
 	}
 	return "", err
 }

@@ -12,33 +12,56 @@ import (
 	"belay/internal/wire"
 )
 
-// spoolEvery is how often the spool is looked at beside the start: an intake that found the daemon hung leaves its event there.
-const spoolEvery = 30 * time.Second
-
-// drainSpool takes in the events that found no daemon, in their order.
+// drainSpool takes in the events that found no daemon, in their order: at the start, and when the watch or the heartbeat
+// says that there may be some (an intake that found the daemon hung leaves its event there).
 func (d *Daemon) drainSpool(ctx context.Context) {
 	for {
-		n, err := spool.Drain(ctx, d.opt.FS, d.dir.Spool(), func(header, payload []byte) error {
-			return d.spooled(ctx, header, payload)
-		})
+		n, err := d.drainOnce(ctx)
 		if n > 0 {
 			d.log.Info("took events from the spool", zap.Int("events", n))
 		}
 		if err != nil && ctx.Err() == nil {
 			d.log.Warn("spool", zap.Error(err))
+			if !sleep(ctx, d.times.spoolRetry) {
+				return
+			}
+			continue
 		}
 		if n, err := spool.Dropped(d.opt.FS, d.dir.Spool()); err == nil && n > 0 {
 			d.counts.dropped.Add(int64(n))
 			d.log.Warn("events were dropped while no daemon answered", zap.Int("events", n))
 		}
-		if !sleep(ctx, spoolEvery) {
+		select {
+		case <-d.spooled:
+		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// spooled takes one event; it is removed from the spool once the journal holds it.
-func (d *Daemon) spooled(ctx context.Context, header, payload []byte) error {
+// drainOnce empties the spool. Checkpoints wait until then: only the latest state of each session is worth one.
+func (d *Daemon) drainOnce(ctx context.Context) (int, error) {
+	d.counts.draining.Store(true)
+	n, err := spool.Drain(ctx, d.opt.FS, d.dir.Spool(), func(header, payload []byte) error {
+		return d.takeSpooled(ctx, header, payload)
+	})
+	d.counts.draining.Store(false)
+	if n > 0 {
+		for _, s := range d.active() {
+			s.do(ctx, func() {}) // it looks at what it owes
+		}
+	}
+	return n, err
+}
+
+// takeSpooled takes one event; it is removed from the spool once the journal holds it.
+func (d *Daemon) takeSpooled(ctx context.Context, header, payload []byte) error {
+	d.mu.Lock()
+	stopping := d.mu.stopping
+	d.mu.Unlock()
+	if stopping {
+		return fmt.Errorf("the daemon stops: %w", spool.ErrStop)
+	}
 	var req wire.Request
 	if err := json.Unmarshal(header, &req); err != nil {
 		return err
@@ -48,7 +71,7 @@ func (d *Daemon) spooled(ctx context.Context, header, payload []byte) error {
 	}
 	a := d.handle(ctx, &client{}, req, payload)
 	if !a.reply.OK {
-		return &spoolError{a.reply.Code, a.reply.Message}
+		return fmt.Errorf("%s: %s", a.reply.Code, a.reply.Message)
 	}
 	if a.seq == 0 {
 		return nil
@@ -59,7 +82,3 @@ func (d *Daemon) spooled(ctx context.Context, header, payload []byte) error {
 	}
 	return err
 }
-
-type spoolError struct{ code, message string }
-
-func (e *spoolError) Error() string { return e.code + ": " + e.message }

@@ -66,13 +66,13 @@ func (d *Daemon) statusOp(ctx context.Context, req wire.Request) *answer {
 func (d *Daemon) status(ctx context.Context) Status {
 	h := d.journal.Health()
 	b := d.store.State()
-	st := Status{Version: d.opt.Version, PID: os.Getpid(), Started: d.started.UTC(), Socket: d.socket, StateDir: d.opt.StateDir, Breaker: b, Degraded: b.Phase != breaker.Closed,
+	st := Status{Version: d.opt.Version, PID: os.Getpid(), Started: d.started.UTC(), Socket: d.place.Path, StateDir: d.opt.StateDir, Breaker: b, Degraded: b.Phase != breaker.Closed,
 		Watch: d.watch.Status(), Counts: d.numbers(), Sessions: []lookup.SessionStatus{}, Heartbeat: d.beats.Last(),
 		Journal: JournalStatus{Stored: h.Stored, Last: h.Last, Held: h.Held, Dropped: h.Dropped, Since: h.Since}}
 	if h.Err != nil {
 		st.Journal.Error = h.Err.Error()
 	}
-	if d.health != nil {
+	if d.health != nil && (h.Err != nil || st.Degraded || h.Stored == 0) {
 		st.Problem = d.health.Error()
 	}
 	var mem runtime.MemStats
@@ -89,26 +89,20 @@ func (d *Daemon) status(ctx context.Context) Status {
 
 // describe adds to a session's state what only the daemon knows.
 func (s *session) describe(ctx context.Context) (lookup.SessionStatus, bool) {
-	got := make(chan lookup.SessionStatus, 1)
-	ok := s.do(ctx, func() {
+	return ask(ctx, s, func(s *session) lookup.SessionStatus {
 		st := lookup.StatusOf(s.state, time.Now())
 		st.ConsecutiveFailures, st.Degraded = s.failures, s.d.degraded()
-		st.AtRisk.Bytes = s.behind.Bytes
+		st.AtRisk.Bytes = s.file.behind
 		if st.Transcript != nil {
-			st.Transcript.Generations, st.Transcript.MirrorError = s.behind.Gens, s.behind.Err
+			st.Transcript.Generations, st.Transcript.MirrorError = s.file.gens, s.file.mirrorErr
 		}
-		got <- st
+		for _, a := range s.d.store.State().Aside {
+			if a.Session == s.key.Dir() {
+				st.Aside = a.Reason
+			}
+		}
+		return st
 	})
-	if !ok {
-		return lookup.SessionStatus{}, false
-	}
-	select {
-	case st := <-got:
-		return st, true
-	case <-s.done:
-	case <-ctx.Done():
-	}
-	return lookup.SessionStatus{}, false
 }
 
 func (d *Daemon) sessionStatus(ctx context.Context, n statedir.Name) (lookup.SessionStatus, error) {
@@ -134,7 +128,8 @@ func (d *Daemon) folder() lookup.Folder { return lookup.Folder{Dir: d.dir, Agent
 
 func (d *Daemon) numbers() map[string]int64 {
 	m := map[string]int64{"events": d.counts.events.Load(), "checkpoints": d.counts.taken.Load(), "bad_frames": d.counts.badFrames.Load(),
-		"cut_frames": d.counts.cutFrames.Load(), "refused_connections": d.counts.refused.Load(), "dropped": d.counts.dropped.Load()}
+		"cut_frames": d.counts.cutFrames.Load(), "refused_connections": d.counts.refused.Load(), "dropped": d.counts.dropped.Load(),
+		"lost_records": d.counts.lost.Load(), "panics": d.counts.panics.Load(), "session_ticks": d.counts.ticks.Load(), "checkpoint_bytes": d.counts.kept.Load()}
 	d.counts.decisions.Range(func(k, v any) bool {
 		m["decision_"+k.(string)] = v.(*atomic.Int64).Load()
 		return true

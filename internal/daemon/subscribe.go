@@ -43,12 +43,12 @@ func (d *Daemon) subscribe(ctx context.Context) *answer {
 }
 
 func (d *Daemon) publishEvent(e checkpoint.Event, r result) {
-	d.send2(notice{What: "event", Agent: e.Key.Agent, Session: e.Key.Session, Kind: string(e.Kind), Seq: r.seq, Decision: wireDecision(r)})
+	d.tell(notice{What: "event", Agent: e.Key.Agent, Session: e.Key.Session, Kind: string(e.Kind), Seq: r.seq, Decision: wireDecision(r)})
 }
 
-func (d *Daemon) publish(what string, body any) { d.send2(notice{What: what, Body: body}) }
+func (d *Daemon) publish(what string, body any) { d.tell(notice{What: what, Body: body}) }
 
-func (d *Daemon) send2(n notice) {
+func (d *Daemon) tell(n notice) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.mu.subs) == 0 {

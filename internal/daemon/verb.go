@@ -113,11 +113,11 @@ func (d *Daemon) checkOp(ctx context.Context, req wire.Request) *answer {
 		req.Event = "check-" + body.Kind
 		return d.check(ctx, req, verbFlags{Heartbeat: body.Heartbeat})
 	}
-	return d.waitFor2(ctx, req, func(s *session, reply chan<- result) { s.force(d.life, checkpoint.CauseManual, reply) })
+	return d.whenWritten(ctx, req, func(s *session, reply chan<- result) { s.force(checkpoint.CauseManual, reply) })
 }
 
 func (d *Daemon) check(ctx context.Context, req wire.Request, f verbFlags) *answer {
-	return d.waitFor2(ctx, req, func(s *session, reply chan<- result) {
+	return d.whenWritten(ctx, req, func(s *session, reply chan<- result) {
 		if req.Event == "check-sparse" {
 			s.checkSparse(reply)
 			return
@@ -131,7 +131,7 @@ func (s *session) checkSparse(reply chan<- result) {
 	st := s.state
 	switch {
 	case s.due != nil:
-		s.waiters = append(s.waiters, waiter{after: 0, reply: reply})
+		s.waiters = append(s.waiters, waiter{reply: reply})
 		return
 	case st.LastSparse != nil && st.SinceSparse == 0 && st.Rounds > 0:
 		reply <- result{number: st.LastSparse.Number, decision: checkpoint.Decision{Take: true, Level: st.LastSparse.Level, Code: checkpoint.CodePassed, Text: "all gates passed"}}
@@ -141,35 +141,36 @@ func (s *session) checkSparse(reply chan<- result) {
 }
 
 func (s *session) checkFull(heartbeat bool, reply chan<- result) {
-	if heartbeat {
-		s.note(s.d.life, checkpoint.Event{Kind: checkpoint.EventBeat, Aside: true})
-		if s.due != nil {
-			s.waiters = append(s.waiters, waiter{after: 0, reply: reply})
-			return
-		}
+	if !heartbeat {
+		s.ask(checkpoint.CauseHeartbeat, false, reply)
+		return
 	}
-	s.ask(checkpoint.CauseHeartbeat, false, reply)
+	r := s.event(checkpoint.Event{Kind: checkpoint.EventBeat, Aside: true})
+	if s.due != nil && r.err == nil {
+		s.waiters = append(s.waiters, waiter{reply: reply})
+		return
+	}
+	reply <- r
 }
 
 // ask puts a question to the gates now and waits for the file when they take it.
 func (s *session) ask(full checkpoint.Cause, round bool, reply chan<- result) {
 	now := time.Now()
-	dec := s.d.opt.Gates.Decide(s.state, full, round, s.condition(), now)
-	s.settle(s.d.life, dec, now)
+	dec := s.settle(s.gate(full, round, now), now)
 	if dec.Take {
-		s.waiters = append(s.waiters, waiter{after: 0, reply: reply})
+		s.waiters = append(s.waiters, waiter{reply: reply})
 		return
 	}
 	reply <- result{decision: dec}
 }
 
-// waitFor2 runs a question in the session that a request names and answers when its checkpoint, if any, is in the store.
-func (d *Daemon) waitFor2(ctx context.Context, req wire.Request, ask func(*session, chan<- result)) *answer {
+// whenWritten runs a question in the session that a request names and answers when its checkpoint, if any, is in the store.
+func (d *Daemon) whenWritten(ctx context.Context, req wire.Request, ask func(*session, chan<- result)) *answer {
 	e, err := fromWire(req, wire.Event{Kind: string(checkpoint.EventBeat)})
 	if err != nil {
 		return textAnswer(failure(wire.CodeBadRequest, err.Error(), "give --session ID or set BELAY_SESSION"))
 	}
-	key := d.resolve(ctx, e)
+	key := d.resolve(e.Key)
 	if !d.known(key) {
 		return textAnswer(failure(wire.CodeNotFound, "no session "+req.Session+" of "+e.Key.Agent, "belay list shows the sessions"))
 	}
@@ -179,7 +180,7 @@ func (d *Daemon) waitFor2(ctx context.Context, req wire.Request, ask func(*sessi
 		return textAnswer(failure(wire.CodeStopping, "the session is stopping", "try again"))
 	}
 	return &answer{reply: wire.Reply{OK: true}, finish: func(ctx context.Context, a *answer) {
-		ctx, cancel := context.WithTimeout(ctx, writeBudget)
+		ctx, cancel := context.WithTimeout(ctx, d.times.writeBudget)
 		defer cancel()
 		select {
 		case r := <-reply:
@@ -195,18 +196,6 @@ func (d *Daemon) waitFor2(ctx context.Context, req wire.Request, ask func(*sessi
 			a.reply = failure(wire.CodeInternal, "the checkpoint is not written yet", "belay status shows what holds it up").reply
 		}
 	}}
-}
-
-// known says whether anything was ever heard of a session.
-func (d *Daemon) known(key checkpoint.Key) bool {
-	d.mu.Lock()
-	active := d.mu.sessions[key] != nil
-	d.mu.Unlock()
-	if active {
-		return true
-	}
-	_, err := d.opt.FS.Lstat(d.dir.Session(key))
-	return err == nil
 }
 
 func (d *Daemon) verbStatus(req wire.Request) *answer {
@@ -241,7 +230,7 @@ func named(agent string) string {
 func (d *Daemon) verbRecover(req wire.Request) *answer {
 	return &answer{reply: wire.Reply{OK: true}, finish: func(ctx context.Context, a *answer) {
 		r, err := d.folder().Recover(ctx, lookup.Question{Name: statedir.Name{Agent: named(req.Agent), Session: req.Session, Workspace: realPath(req.Workspace)},
-			Options: recovery.Options{Start: recovery.StartManual, MaxBytes: d.opt.BriefBytes}})
+			Options: recovery.Options{Start: recovery.StartManual, MaxBytes: d.set.Load().BriefBytes}})
 		if err != nil {
 			*a = *textAnswer(failure(wire.CodeNotFound, err.Error(), "belay list shows the sessions"))
 			return

@@ -5,13 +5,16 @@ package lab
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,6 +67,10 @@ func newHome(t *testing.T) *home {
 		h.killAll()
 		server.CloseClientConnections()
 		server.Close()
+		if os.Getenv("BELAY_LAB_KEEP") != "" {
+			t.Logf("kept: %s", dir)
+			return
+		}
 		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)
 		}
@@ -191,6 +198,67 @@ func (h *home) until(what string, ok func() bool) {
 			h.t.Fatalf("%s: not within %v", what, longWait)
 		}
 	}
+}
+
+// transcripts says whether one of the agent's transcripts holds a text.
+func (h *home) transcripts(text string) bool {
+	for _, data := range h.readTranscripts() {
+		if bytes.Contains(data, []byte(text)) {
+			return true
+		}
+	}
+	return false
+}
+
+func (h *home) readTranscripts() [][]byte {
+	names, err := filepath.Glob(h.path(".claude/projects/*/*.jsonl"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	var list [][]byte
+	for _, n := range names {
+		data, err := os.ReadFile(n)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		list = append(list, data)
+	}
+	return list
+}
+
+var hookTime = regexp.MustCompile(`belay-hook claude-code Stop","durationMs":([0-9]+)`)
+
+// hookTimes are what the agent measured of its Stop hooks, in milliseconds.
+func (h *home) hookTimes() []string {
+	var list []string
+	for _, data := range h.readTranscripts() {
+		for _, m := range hookTime.FindAllSubmatch(data, -1) {
+			list = append(list, string(m[1]))
+		}
+	}
+	return list
+}
+
+// agentFiles are the agent's files, each with a hash of its text, its mode and its time.
+func (h *home) agentFiles() map[string]string {
+	h.t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(h.path(".claude"), func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		files[path] = fmt.Sprintf("%x %v %v", sha256.Sum256(data), info.Mode(), info.ModTime())
+		return err
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return files
 }
 
 func exists(path string) bool {

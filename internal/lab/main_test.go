@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -72,6 +73,7 @@ func outer(m *testing.M) (int, error) {
 	if err != nil {
 		return 1, err
 	}
+	runtime.LockOSThread() // the kernel ends inner when this thread ends
 	inner := exec.Command(exe, os.Args[1:]...)
 	inner.Env = append(os.Environ(), netVar+"=1")
 	inner.Stdin, inner.Stdout, inner.Stderr = os.Stdin, os.Stdout, os.Stderr

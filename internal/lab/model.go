@@ -101,7 +101,7 @@ func (r Request) Count(text string) int {
 	return n
 }
 
-// Text is the conversation of a request, for people.
+// Text is the conversation of a request, as one text.
 func (r Request) Text() string {
 	var b strings.Builder
 	for _, msg := range r.body.Messages {

@@ -1,26 +1,33 @@
 package statedir
 
 import (
+	"bytes"
 	"context"
-	"os"
+	"encoding/json"
+	"path/filepath"
 	"slices"
 	"time"
 
 	"belay/checkpoint"
+	"belay/internal/vfs"
 )
 
 const maxRecent = 1000 // states that are looked at for one start
 
-// Recent reads saved states of an agent whose files changed since a time, newest first, without the journal: for a daemon
-// that holds the newer ones in memory.
-func (d Dir) Recent(ctx context.Context, agent string, since time.Time) ([]*checkpoint.State, error) {
+// Recent reads saved states of an agent's sessions in a workspace whose files changed since a time, newest first, without
+// the journal: for a daemon that holds the newer ones in memory. A bad file is reported by doctor, and stops nobody here.
+func (d Dir) Recent(ctx context.Context, agent, workspace string, since time.Time) ([]*checkpoint.State, error) {
 	type file struct {
 		name string
 		at   time.Time
 	}
 	var files []file
+	ours := agentDir(agent)
 	err := d.eachState(func(name string) error {
-		if info, err := os.Lstat(name); err == nil && info.Mode().IsRegular() && info.ModTime().After(since) {
+		if filepath.Base(filepath.Dir(filepath.Dir(name))) != ours {
+			return ctx.Err()
+		}
+		if info, err := d.FS.Lstat(name); err == nil && info.ModTime().After(since) {
 			files = append(files, file{name, info.ModTime()})
 		}
 		return ctx.Err()
@@ -29,14 +36,22 @@ func (d Dir) Recent(ctx context.Context, agent string, since time.Time) ([]*chec
 		return nil, err
 	}
 	slices.SortFunc(files, func(a, b file) int { return b.at.Compare(a.at) })
+	needle, _ := json.Marshal(workspace) // a string always has a JSON form
 	var list []*checkpoint.State
 	for _, f := range files[:min(len(files), maxRecent)] {
-		s, err := d.readState(f.name)
-		if err == nil && (agent == "" || s.Key.Agent == agent) { // a bad one is reported by doctor, and stops nobody here
+		data, err := vfs.ReadFile(d.FS, f.name, maxState)
+		if err != nil || !bytes.Contains(data, needle) { // decoding costs much more
+			continue
+		}
+		if s, err := d.readState(f.name); err == nil && s.Key.Agent == agent && s.Workspace == workspace {
 			list = append(list, s)
 		}
 	}
 	return list, ctx.Err()
+}
+
+func agentDir(agent string) string {
+	return filepath.Dir(checkpoint.Key{Agent: agent, Session: "x"}.Dir())
 }
 
 func sortNewest(list []*checkpoint.State) {

@@ -43,6 +43,7 @@ func (d Dir) Lock() string     { return filepath.Join(d.Root, "belay.lock") }
 func (d Dir) Log() string      { return filepath.Join(d.Root, "belay.log") }
 func (d Dir) Breaker() string  { return filepath.Join(d.Root, "breaker.json") }
 func (d Dir) Beat() string     { return filepath.Join(d.Root, "beat.json") }
+func (d Dir) Active() string   { return filepath.Join(d.Root, "active.json") }
 func (d Dir) Sessions() string { return filepath.Join(d.Root, "sessions") }
 
 // Session is the folder of one session.
@@ -98,12 +99,31 @@ func (d Dir) LoadState(k checkpoint.Key) (*checkpoint.State, error) {
 	return d.readState(d.stateFile(k))
 }
 
+// readState reads a state file that is this user's own, in folders that are.
 func (d Dir) readState(name string) (*checkpoint.State, error) {
+	for _, path := range []string{d.Sessions(), filepath.Dir(filepath.Dir(name)), filepath.Dir(name), name} {
+		info, err := d.FS.Lstat(path)
+		if err != nil {
+			return nil, err
+		}
+		if !info.IsDir() && (path != name || !info.Mode().IsRegular()) {
+			return nil, fmt.Errorf("read state: %s is a link or no plain file: %w", path, ErrForeign)
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Geteuid() {
+			return nil, fmt.Errorf("read state: %s: %w (owner %d)", path, ErrForeign, st.Uid)
+		}
+	}
 	data, err := vfs.ReadFile(d.FS, name, maxState)
 	if err != nil {
 		return nil, err
 	}
 	return checkpoint.DecodeState(data)
+}
+
+// SetAside renames a state file that cannot be used, so that a person can look at it when a new one stands in its place.
+func (d Dir) SetAside(k checkpoint.Key) error {
+	name := d.stateFile(k)
+	return d.FS.Rename(name, name+".bad")
 }
 
 // Report says what a read of the folder met.

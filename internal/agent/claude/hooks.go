@@ -83,6 +83,9 @@ func meaning(event string, p payload, e checkpoint.Event) (agent.Incoming, bool)
 		e.Kind, e.Text = checkpoint.EventPrompt, said(p, "prompt")
 		e.Aside = strings.HasPrefix(e.Text, "<task-notification>") // the program's own turn when a background task ended
 		ask = agent.AskCarry
+		if end, ok := taskEndEvent(e); e.Aside && ok {
+			return agent.Incoming{Events: []checkpoint.Event{e, end}, Ask: ask}, true
+		}
 	case "PreToolUse":
 		e = call(p, e, checkpoint.EventToolStart)
 	case "PostToolUse":

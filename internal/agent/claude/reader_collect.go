@@ -178,6 +178,11 @@ func (c *collector) user(rec lineRecord, base checkpoint.Entry) {
 	base.Kind = checkpoint.EntryUser
 	c.entries = append(c.entries, base)
 	c.turn(base, false)
+	if call, failed := taskEnd(base.Text); base.Aside && call != "" {
+		end := base
+		end.ID, end.Kind, end.Call, end.Failed, end.Text, end.Aside = base.ID+"#"+call, checkpoint.EntryResult, call, failed, "", false
+		c.entries = append(c.entries, end)
+	}
 }
 
 func (c *collector) assistant(rec lineRecord, base checkpoint.Entry) {

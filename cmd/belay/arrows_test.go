@@ -1,0 +1,190 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// pkg is what `go list` tells of a package.
+type pkg struct {
+	ImportPath string
+	Name       string
+	Imports    []string
+	Deps       []string
+}
+
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Name,Imports,Deps", "./...")
+	cmd.Dir = moduleRoot(t)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var all []pkg
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p pkg
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+func moduleRoot(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// below says whether a path is a package or lies below it.
+func below(p, top string) bool { return p == top || strings.HasPrefix(p, top+"/") }
+
+// The arrows of the design: cmd -> internal/daemon -> recovery, breaker, watch, heartbeat -> checkpoint. A package may not
+// need, through any number of others, what stands above it.
+func TestArrows(t *testing.T) {
+	never := map[string][]string{
+		"belay/checkpoint":      {"belay/internal/agent", "belay/recovery", "belay/breaker", "belay/watch", "belay/heartbeat", "belay/internal/daemon", "belay/internal/wire", "net"},
+		"belay/breaker":         {"belay/internal/agent", "belay/recovery", "belay/watch", "belay/heartbeat", "belay/internal/daemon", "belay/internal/wire"},
+		"belay/watch":           {"belay/internal/agent", "belay/recovery", "belay/breaker", "belay/heartbeat", "belay/checkpoint", "belay/internal/daemon", "belay/internal/wire"},
+		"belay/heartbeat":       {"belay/internal/agent", "belay/recovery", "belay/breaker", "belay/watch", "belay/checkpoint", "belay/internal/daemon", "belay/internal/wire"},
+		"belay/recovery":        {"belay/internal/agent", "belay/breaker", "belay/watch", "belay/heartbeat", "belay/internal/daemon", "belay/internal/wire", "net"},
+		"belay/internal/lookup": {"belay/breaker", "belay/watch", "belay/heartbeat", "belay/internal/daemon", "belay/internal/wire", "net"},
+		"belay/internal/agent":  {"belay/breaker", "belay/watch", "belay/heartbeat", "belay/recovery", "belay/internal/daemon", "belay/internal/wire", "net"},
+	}
+	seen := map[string]bool{}
+	for _, p := range packages(t) {
+		for top, list := range never {
+			if !below(p.ImportPath, top) {
+				continue
+			}
+			seen[top] = true
+			for _, dep := range p.Deps {
+				if i := slices.IndexFunc(list, func(no string) bool { return below(dep, no) && !below(dep, top) }); i >= 0 {
+					t.Errorf("%s needs %s: %s may not know of %s", p.ImportPath, dep, top, list[i])
+				}
+			}
+		}
+		if p.ImportPath == "belay/checkpoint" {
+			for _, imp := range p.Imports {
+				if below(imp, "belay/internal") && imp != "belay/internal/vfs" {
+					t.Errorf("belay/checkpoint imports %s: it is the bottom", imp)
+				}
+			}
+		}
+		for _, imp := range p.Imports {
+			if below(imp, "belay/internal/daemon") && !below(p.ImportPath, "belay/cmd") && !below(p.ImportPath, "belay/scripts") {
+				t.Errorf("%s imports %s: only programs do", p.ImportPath, imp)
+			}
+			if below(imp, "belay/cmd") {
+				t.Errorf("%s imports %s: a program is no library", p.ImportPath, imp)
+			}
+		}
+	}
+	for top := range never {
+		if !seen[top] {
+			t.Errorf("no package %s: this test holds nothing", top)
+		}
+	}
+}
+
+// An agent is a folder and a line in internal/agent/all: nobody else names it.
+func TestAgentsAreKnownInOnePlace(t *testing.T) {
+	agents := 0
+	for _, p := range packages(t) {
+		for _, imp := range p.Imports {
+			one, ok := strings.CutPrefix(imp, "belay/internal/agent/")
+			if !ok || one == "all" {
+				continue
+			}
+			agents++
+			own := "belay/internal/agent/" + strings.SplitN(one, "/", 2)[0]
+			if p.ImportPath != "belay/internal/agent/all" && !below(p.ImportPath, own) {
+				t.Errorf("%s imports %s: use the interface", p.ImportPath, imp)
+			}
+		}
+	}
+	if agents == 0 {
+		t.Error("no agent is imported anywhere: this test holds nothing")
+	}
+}
+
+// Each outside library lives in one package, so that it can be replaced there.
+func TestLibrariesLiveInOnePackage(t *testing.T) {
+	homes := map[string][]string{
+		"github.com/sony/gobreaker":      {"belay/breaker"},
+		"github.com/fsnotify/fsnotify":   {"belay/watch"},
+		"github.com/robfig/cron":         {"belay/heartbeat"},
+		"github.com/knadh/koanf":         {"belay/internal/config"},
+		"github.com/spf13/cobra":         {"belay/cmd/belay"},
+		"github.com/adrg/xdg":            {"belay/cmd/belay"},
+		"gopkg.in/natefinch/lumberjack":  {"belay/cmd/belay"},
+		"github.com/klauspost/compress":  {"belay/internal/mirror", "belay/internal/agent"},                    // some agents compress their transcripts
+		"github.com/gofrs/flock":         {"belay/internal/daemon", "belay/internal/intake"},                   // both sides of the one lock
+		"github.com/schollz/progressbar": {"belay/cmd/belay", "belay/scripts"},                                 // programs with a screen
+		"golang.org/x/term":              {"belay/cmd/belay", "belay/scripts"},                                 // likewise
+		"go.uber.org/zap/zapcore":        {"belay/cmd/belay"},                                                  // the log is built in one place
+		"go.uber.org/zap":                {"belay"},                                                            // *zap.Logger may appear anywhere
+		"golang.org/x/sys":               {"belay"},                                                            // the system's own calls
+		"github.com/prometheus":          {"belay/internal/metrics"},                                           // one leaf, if it comes
+		"modernc.org/sqlite":             {"belay/checkpoint", "belay/internal/agent", "belay/internal/index"}, // a store, agents' databases, the index
+		"github.com/coreos/go-systemd":   {"belay/cmd/belay", "belay/internal/daemon"},
+	}
+	for _, p := range packages(t) {
+		for _, imp := range p.Imports {
+			if first, _, _ := strings.Cut(imp, "/"); !strings.Contains(first, ".") {
+				continue
+			}
+			lib := ""
+			for name := range homes { // the longest that fits
+				if (below(imp, name) || strings.HasPrefix(imp, name+".")) && len(name) > len(lib) {
+					lib = name
+				}
+			}
+			if lib == "" {
+				t.Errorf("%s imports %s, which has no home here: choose its package", p.ImportPath, imp)
+				continue
+			}
+			if !slices.ContainsFunc(homes[lib], func(home string) bool { return below(p.ImportPath, home) }) {
+				t.Errorf("%s imports %s, which lives in %v", p.ImportPath, imp, homes[lib])
+			}
+		}
+	}
+}
+
+// The top level is fixed, and no package is a drawer for everything.
+func TestNamesOfPackages(t *testing.T) {
+	drawers := []string{"util", "utils", "common", "helper", "helpers", "types", "core", "models", "manager", "misc", "shared"}
+	for _, p := range packages(t) {
+		if slices.Contains(drawers, path.Base(p.ImportPath)) || slices.Contains(drawers, p.Name) {
+			t.Errorf("%s: a name that says nothing", p.ImportPath)
+		}
+	}
+	top := []string{"breaker", "checkpoint", "cmd", "docs", "heartbeat", "internal", "recovery", "scripts", "watch", "go.mod", "go.sum",
+		"README.md", "LICENSE", "SECURITY.md", "CHANGELOG.md", "bin", "dist"} // the last two are built
+	entries, err := os.ReadDir(moduleRoot(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".") && !slices.Contains(top, e.Name()) {
+			t.Errorf("%s at the top level: it is fixed", e.Name())
+		}
+	}
+}

@@ -1,0 +1,306 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"belay/breaker"
+	"belay/checkpoint"
+	"belay/internal/agent/all"
+	"belay/internal/lookup"
+	"belay/internal/vfs"
+	"belay/internal/wire"
+	"belay/recovery"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long a test waits for something that must happen; only a failing test waits so long.
+const patience = 20 * time.Second
+
+// until waits for a condition that nothing announces.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited %s in vain for: %s", patience, what)
+		}
+	}
+}
+
+// tempDir is short, so that the socket fits.
+func tempDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "bd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return real
+}
+
+// testOptions are the design's settings but for small gates: what a test needs to wait for is short.
+func testOptions(dir string, log *zap.Logger) Options {
+	return Options{StateDir: dir, FS: vfs.OS{}, Log: log, Version: "test", Agents: all.All(),
+		Gates:     checkpoint.Gates{SparseTime: time.Hour, SparseRounds: 5, FullTime: time.Hour, ForcedTime: 20 * time.Millisecond},
+		Retention: checkpoint.Policy{Count: 50, Bytes: 64 << 20, Age: 30 * 24 * time.Hour},
+		Adopt:     recovery.AdoptAuto, AdoptWindow: 24 * time.Hour, BriefBytes: 9000,
+		Heartbeat: "@every 30m", Breaker: breaker.Options{Failures: 3, Pause: 50 * time.Millisecond, MaxPause: 200 * time.Millisecond},
+		SegmentBytes: 16 << 20, MemoryBytes: 4 << 20, SpoolBytes: 64 << 20, SpoolAge: 7 * 24 * time.Hour, Mirror: true, Notify: true,
+		Poll: 50 * time.Millisecond, PollMax: 200 * time.Millisecond, Connections: 600, SessionsPerMinute: 100_000}
+}
+
+// running is a daemon that runs inside the test.
+type running struct {
+	t    *testing.T
+	d    *Daemon
+	dir  string
+	logs *observer.ObservedLogs
+	stop func() error // ends it as SIGTERM does; a second call does nothing
+}
+
+// start runs a daemon on a state folder until the test ends.
+func start(t *testing.T, dir string, change ...func(*Daemon)) *running {
+	t.Helper()
+	core, logs := observer.New(zapcore.InfoLevel)
+	opt := testOptions(dir, zap.New(core))
+	d := New(opt)
+	d.times.retryFirst, d.times.retryLongest, d.times.spoolRetry = 20*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
+	for _, f := range change {
+		f(d)
+	}
+	d.set.Store(&d.opt)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(ctx) }()
+	r := &running{t: t, d: d, dir: dir, logs: logs}
+	var result error
+	stopped := false
+	r.stop = func() error {
+		if !stopped {
+			stopped = true
+			cancel()
+			result = <-ended
+		}
+		return result
+	}
+	t.Cleanup(func() {
+		if err := r.stop(); err != nil {
+			t.Errorf("Run = %v", err)
+		}
+		if t.Failed() {
+			for _, e := range logs.All() {
+				t.Logf("log: %s %s %v", e.Level, e.Message, e.ContextMap())
+			}
+		}
+	})
+	until(t, "the daemon answers", func() bool {
+		c, err := wire.Dial(context.Background(), dir, "")
+		if err != nil {
+			return false
+		}
+		_ = c.Close()
+		return true
+	})
+	return r
+}
+
+func (r *running) dial() *wire.Conn {
+	r.t.Helper()
+	c, err := wire.Dial(context.Background(), r.dir, "")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func tryDo(c *wire.Conn, req wire.Request, payload []byte) (wire.Reply, []byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return c.Do(ctx, req, payload)
+}
+
+// do sends one request on a connection of its own.
+func (r *running) do(req wire.Request, payload []byte) (wire.Reply, []byte) {
+	r.t.Helper()
+	c := r.dial()
+	defer c.Close()
+	reply, body, err := tryDo(c, req, payload)
+	if err != nil {
+		r.t.Fatalf("%s: %v", req.Op, err)
+	}
+	return reply, body
+}
+
+// payload is a hook payload's fields.
+type payload map[string]any
+
+// hook sends one of Claude Code's events and gives the text that was put into the context.
+func (r *running) hook(pid int, p payload) (wire.Reply, string) {
+	r.t.Helper()
+	data, err := json.Marshal(p)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	reply, body := r.do(wire.Request{Op: "hook", Agent: "claude-code", Event: fmt.Sprint(p["hook_event_name"]), PID: pid}, data)
+	if !reply.OK {
+		r.t.Fatalf("hook %v: %+v", p["hook_event_name"], reply)
+	}
+	return reply, injected(r.t, body)
+}
+
+// injected takes the text out of a hook's stdout.
+func injected(t *testing.T, body []byte) string {
+	t.Helper()
+	if len(body) == 0 {
+		return ""
+	}
+	var doc struct {
+		Output struct {
+			Context string `json:"additionalContext"`
+		} `json:"hookSpecificOutput"`
+	}
+	if err := json.Unmarshal(body, &doc); err != nil {
+		t.Fatalf("stdout %q is no JSON document: %v", body, err)
+	}
+	return doc.Output.Context
+}
+
+// event sends op event for a session of an agent that belay does not know.
+func (r *running) event(session string, e wire.Event) wire.Reply {
+	r.t.Helper()
+	reply, _ := r.do(eventRequest(session, e), nil)
+	if !reply.OK {
+		r.t.Fatalf("event %s: %+v", e.Kind, reply)
+	}
+	return reply
+}
+
+func eventRequest(session string, e wire.Event) wire.Request {
+	body, err := json.Marshal(e)
+	if err != nil {
+		panic(err)
+	}
+	return wire.Request{Op: "event", Agent: "tester", Session: session, Workspace: "/proj", Body: body}
+}
+
+// rounds plays so many rounds of a session and gives the last reply.
+func (r *running) rounds(session string, from, n int) (last wire.Reply) {
+	r.t.Helper()
+	for i := from; i < from+n; i++ {
+		r.event(session, wire.Event{Kind: "prompt", Text: fmt.Sprintf("question %d of %s", i, session)})
+		last = r.event(session, wire.Event{Kind: "stop", Text: fmt.Sprintf("answer %d", i)})
+	}
+	return last
+}
+
+func (r *running) status() Status {
+	r.t.Helper()
+	var st Status
+	reply, _ := r.do(wire.Request{Op: "status"}, nil)
+	r.decode(reply, &st)
+	return st
+}
+
+func (r *running) decode(reply wire.Reply, v any) {
+	r.t.Helper()
+	if !reply.OK {
+		r.t.Fatalf("reply %+v", reply)
+	}
+	if err := json.Unmarshal(reply.Body, v); err != nil {
+		r.t.Fatalf("body %s: %v", reply.Body, err)
+	}
+}
+
+func (r *running) session(agent, id string) lookup.SessionStatus {
+	r.t.Helper()
+	var st lookup.SessionStatus
+	reply, _ := r.do(wire.Request{Op: "status", Agent: agent, Session: id, Workspace: "/proj"}, nil)
+	r.decode(reply, &st)
+	return st
+}
+
+// checkpoints lists what is stored of a session, newest first.
+func (r *running) checkpoints(agent, id string) []checkpoint.Meta {
+	r.t.Helper()
+	var shown lookup.Shown
+	reply, _ := r.do(wire.Request{Op: "show", Agent: agent, Session: id, Workspace: "/proj"}, nil)
+	if reply.Code == wire.CodeNotFound {
+		return nil
+	}
+	r.decode(reply, &shown)
+	return shown.Checkpoints
+}
+
+// recover gives the text of op recover.
+func (r *running) recover(agent, id string) recovery.Result {
+	r.t.Helper()
+	var res recovery.Result
+	reply, _ := r.do(wire.Request{Op: "recover", Agent: agent, Session: id, Workspace: "/proj"}, nil)
+	r.decode(reply, &res)
+	return res
+}
+
+// said says whether an answer holds a message with these words.
+func said(res recovery.Result, words string) bool {
+	for _, list := range [][]recovery.Said{res.User, res.Messages} {
+		for _, m := range list {
+			if strings.Contains(m.Text, words) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (r *running) count(name string) int64 { return r.status().Counts[name] }
+
+// lines of a file, appended durably enough for a test.
+func appendLines(t *testing.T, path string, lines ...string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.WriteString(strings.Join(lines, "\n") + "\n")
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// record is one line of a Claude Code transcript.
+func record(session, role, text string, n int) string {
+	content := any(text)
+	if role == "assistant" {
+		content = []map[string]string{{"type": "text", "text": text}}
+	}
+	line, err := json.Marshal(map[string]any{"type": role, "uuid": fmt.Sprintf("%s-%s-%d", session[:8], role, n), "sessionId": session, "cwd": "/proj",
+		"timestamp": "2026-01-05T10:00:00.000Z", "message": map[string]any{"role": role, "id": fmt.Sprintf("msg_%s_%d", session[:8], n), "stop_reason": "end_turn", "content": content}})
+	if err != nil {
+		panic(err)
+	}
+	return string(line)
+}
+
+const (
+	sessionA = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
+	sessionB = "bbbbbbbb-bbbb-4bbb-8bbb-bbbbbbbbbbbb"
+	sessionC = "cccccccc-cccc-4ccc-8ccc-cccccccccccc"
+)

@@ -1,0 +1,249 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"go.uber.org/zap"
+
+	"belay/checkpoint"
+	"belay/internal/agent"
+	"belay/internal/mirror"
+	"belay/recovery"
+)
+
+// transcript is what a session has open of its agent's own record. At most one goroutine reads it and one copies it into
+// the mirror; both hand what they found back through the inbox.
+type transcript struct {
+	opened  string // path
+	source  checkpoint.Transcript
+	reading bool
+	again   bool // it may have changed since the reader began
+
+	mirror    *mirror.Mirror
+	copying   bool
+	stale     bool // there may be more to copy than the copier saw
+	unflushed bool
+	compacted bool
+	flushed   time.Time // when the mirror was last put on stable storage
+	behind    int64     // bytes that the mirror does not hold
+	gens      int       // older copies
+	mirrorErr string
+	readErr   string
+}
+
+// read starts a reader unless one runs: whole lines from the cursor on. The watch calls it when the file may have changed.
+func (s *session) read() {
+	if s.agent == nil || s.state.Transcript == "" {
+		return
+	}
+	f := &s.file
+	moved := f.source == nil || f.opened != s.state.Transcript
+	if f.reading || moved && f.copying {
+		f.again = true
+		return
+	}
+	if moved {
+		s.openFile()
+	}
+	f.reading, f.again = true, false
+	source, path, cursor, workspace := f.source, f.opened, s.state.Cursor, s.state.Workspace
+	s.work.Go(func() {
+		b, err := checkpoint.Batch{}, errPanic
+		s.d.safely("read "+path, func() {
+			b, err = source.Read(s.d.life, cursor, checkpoint.ReadOptions{})
+		})
+		if err == nil {
+			err = s.passOn(&b, workspace)
+		}
+		s.do(s.d.life, func() { s.took(path, b, err) })
+	})
+}
+
+// passOn gives the records of other sessions to those: a record belongs to the session that it names, whatever file it is in.
+// They are in the journal before this session's cursor moves past them.
+func (s *session) passOn(b *checkpoint.Batch, workspace string) error {
+	own := b.Entries[:0:0]
+	foreign := map[string][]checkpoint.Entry{}
+	for _, e := range b.Entries {
+		if e.Session != "" && e.Session != s.key.Session {
+			foreign[e.Session] = append(foreign[e.Session], e)
+		} else {
+			own = append(own, e)
+		}
+	}
+	b.Entries = own
+	for id, list := range foreign {
+		key := s.key
+		key.Session = id
+		for _, part := range parts(list) {
+			e := checkpoint.Event{Kind: checkpoint.EventEntries, Entries: part, First: b.First, Workspace: workspace}
+			if r := s.d.apply(s.d.life, key, e); r.err != nil {
+				return fmt.Errorf("pass records on to %s: %w", key, r.err)
+			}
+		}
+	}
+	return nil
+}
+
+// parts cuts entries into records of bounded size.
+func parts(list []checkpoint.Entry) [][]checkpoint.Entry {
+	const most = 48 << 10
+	var all [][]checkpoint.Entry
+	for begin, size, i := 0, 0, 0; i < len(list); i++ {
+		size += 200 + len(list[i].Text) + len(list[i].Input) + len(list[i].Output)
+		if size >= most || i == len(list)-1 {
+			all = append(all, list[begin:i+1:i+1])
+			begin, size = i+1, 0
+		}
+	}
+	return all
+}
+
+// took folds in what a reader brought.
+func (s *session) took(path string, b checkpoint.Batch, err error) {
+	s.file.reading = false
+	if path != s.state.Transcript {
+		s.read() // the hooks named another file meanwhile
+		return
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil // not there yet, or not any more: the events and the mirror stand
+	}
+	text := ""
+	if err != nil {
+		text = err.Error()
+		if text != s.file.readErr && s.d.life.Err() == nil {
+			s.d.log.Warn("read transcript", zap.Stringer("session", s.key), zap.Error(err))
+		}
+	} else {
+		s.entries(b)
+	}
+	s.file.readErr = text
+	s.copy()
+	if b.More || s.file.again {
+		s.read()
+	}
+}
+
+// entries journals a batch. The cursor moves with the last record of it; the fold knows entries that come again after a
+// crash in between.
+func (s *session) entries(b checkpoint.Batch) {
+	if len(b.Entries) == 0 && b.Cursor == s.state.Cursor && b.Losses.BadLines == 0 && b.Losses.Torn == s.state.Losses.Torn {
+		return
+	}
+	list := parts(b.Entries)
+	for i := 0; i+1 < len(list); i++ {
+		s.note(checkpoint.Event{Kind: checkpoint.EventEntries, Entries: list[i], First: b.First})
+		b.Entries = list[i+1]
+	}
+	s.note(recovery.Event(s.key, b, time.Now().UTC()))
+}
+
+// copy brings the mirror up to date, one step at a time, and puts it on stable storage at most once a second.
+func (s *session) copy() {
+	f := &s.file
+	if f.mirror == nil {
+		return
+	}
+	if f.copying {
+		f.stale = true
+		return
+	}
+	f.copying, f.stale, f.unflushed = true, false, true
+	m, path, flush := f.mirror, f.opened, s.due != nil || time.Since(f.flushed) >= s.d.times.flushEvery
+	s.work.Go(func() {
+		var p mirror.Progress
+		err := errPanic
+		s.d.safely("mirror "+path, func() {
+			if p, err = m.Sync(s.d.life, path); err == nil && flush {
+				err = m.Flush()
+			}
+		})
+		s.do(s.d.life, func() { s.copied(p, err, flush) })
+	})
+}
+
+func (s *session) copied(p mirror.Progress, err error, flush bool) {
+	f := &s.file
+	f.copying, f.behind, f.gens, f.mirrorErr = false, p.Behind, p.Generations, ""
+	if flush || err != nil {
+		f.flushed = time.Now()
+		f.unflushed = err == nil && p.Copied > 0 && !flush
+	}
+	if p.Copied > 0 {
+		f.compacted = false
+	} else if err == nil {
+		f.unflushed = f.unflushed && !flush
+	}
+	if err != nil {
+		f.mirrorErr = err.Error() // an extra: its failure stops nothing, and the next change tries again
+	} else if !p.Done && p.Copied > 0 || f.stale {
+		s.copy()
+	}
+	if f.again {
+		s.read()
+	}
+}
+
+// compact puts the mirror of an idle session in order, once; it says whether that is under way.
+func (s *session) compact() bool {
+	f := &s.file
+	if f.mirror == nil || f.compacted {
+		return false
+	}
+	f.compacted, f.copying = true, true
+	m := f.mirror
+	s.work.Go(func() {
+		err := errPanic
+		s.d.safely("compact mirror", func() { err = m.Compact(s.d.life) })
+		s.do(s.d.life, func() {
+			f.copying = false
+			if err != nil {
+				f.mirrorErr = err.Error()
+			}
+			if f.again || f.stale {
+				s.read()
+			}
+		})
+	})
+	return true
+}
+
+// openFile follows the path that the hooks name.
+func (s *session) openFile() {
+	s.closeFile()
+	path := s.state.Transcript
+	s.file = transcript{opened: path, source: s.agent.Open(agent.Source{Path: path, Session: s.key.Session, Child: s.key.Child}), compacted: true}
+	s.d.bind(path, s.key)
+	if !s.d.opt.Mirror {
+		return
+	}
+	m, err := mirror.Open(s.d.opt.FS, s.d.dir.Session(s.key), mirror.Options{Codec: s.d.codec})
+	if err != nil {
+		s.file.mirrorErr = err.Error()
+		return
+	}
+	s.file.mirror = m
+}
+
+// closeFile waits for reader and copier: it is called when neither runs, or when the daemon stops and both end by that.
+func (s *session) closeFile() {
+	s.work.Wait()
+	f := &s.file
+	if f.source == nil {
+		return
+	}
+	s.d.unbind(f.opened, s.key)
+	if err := f.source.Close(); err != nil {
+		s.d.log.Debug("close transcript", zap.Stringer("session", s.key), zap.Error(err))
+	}
+	if f.mirror != nil {
+		if err := f.mirror.Close(); err != nil {
+			s.d.log.Warn("close mirror", zap.Stringer("session", s.key), zap.Error(err))
+		}
+	}
+	s.file = transcript{}
+}
