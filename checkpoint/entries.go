@@ -1,10 +1,12 @@
 package checkpoint
 
+import "time"
+
 // entries folds what a transcript reader found. The file is the second witness: it may be ahead of the hooks, behind them,
 // or the only one.
 func (s *State) entries(e Event) Effect {
 	var f Effect
-	quiet := e.First // turns found at first sight, or again after a reset, do not count for the gate
+	quiet := e.First || s.Reread // turns found at first sight, or again after a reset, do not count for the gate
 	found := false
 	for _, n := range e.Entries {
 		switch n.Op {
@@ -12,7 +14,7 @@ func (s *State) entries(e Event) Effect {
 			s.retract(n.ID)
 			continue
 		case Reset:
-			quiet = true
+			quiet, s.Reread = true, true
 			continue
 		}
 		if n.Child != "" {
@@ -23,7 +25,7 @@ func (s *State) entries(e Event) Effect {
 		}
 	}
 	if e.Cursor != "" { // entries that another session's file held leave the cursor alone
-		s.Cursor = e.Cursor
+		s.Cursor, s.Reread = e.Cursor, false
 	}
 	if e.Losses != nil {
 		s.Losses.Add(*e.Losses)
@@ -40,15 +42,8 @@ func (s *State) entries(e Event) Effect {
 
 // retract takes back what is no longer on the conversation's branch.
 func (s *State) retract(id string) {
-	if id == "" {
-		return
-	}
-	for i := range s.Messages {
-		if s.Messages[i].ID == id {
-			s.drop(s.Messages[i].Num)
-			s.News++
-			return
-		}
+	if m := s.message(id); m != nil {
+		s.forget(m.Num)
 	}
 }
 
@@ -63,13 +58,10 @@ func (s *State) entry(e Event, n Entry, quiet bool, f *Effect) bool {
 	if n.Mode != "" {
 		s.Mode = n.Mode
 	}
-	at := n.At
-	if at.IsZero() {
-		at = e.At
-	}
+	at := entryTime(e, n)
 	switch n.Kind {
 	case EntryUser:
-		return s.userEntry(e, n, quiet, f)
+		return s.userEntry(n, at, quiet, f)
 	case EntryAssistant:
 		if !n.Aside && n.Text != "" {
 			s.addReply(Message{ID: n.ID, Group: n.Group, At: at, Text: n.Text, Turn: s.fileTurn()}, true)
@@ -82,23 +74,11 @@ func (s *State) entry(e Event, n Entry, quiet bool, f *Effect) bool {
 		if n.Text != "" {
 			s.insert(Message{ID: n.ID, Role: RoleSummary, At: at, Text: n.Text, Turn: s.fileTurn(), InFile: true})
 		}
-		if !s.Compacts && !quiet {
-			f.Force = CauseCompaction
-		}
-		s.Compacts = false
+		s.compaction(n.ID, quiet, f)
 	case EntryClear:
 		s.newPart()
 	case EntryInterrupt, EntryTurnEnd:
-		t := s.turnToEnd(byFile, n.Turn, e.At)
-		if t == nil {
-			break
-		}
-		t.EndFile = true
-		o := OutcomeDone
-		if n.Kind == EntryInterrupt {
-			o = OutcomeInterrupted
-		}
-		s.endTurn(t, o, f, quiet)
+		s.endEntry(n, quiet, f)
 	case EntryOwn:
 		if s.Given != nil && s.Given.Marker == n.ID {
 			s.Given.Confirmed = true
@@ -117,23 +97,31 @@ func (s *State) fileTurn() int {
 	return s.TurnSeq
 }
 
-func (s *State) userEntry(e Event, n Entry, quiet bool, f *Effect) bool {
-	for _, m := range s.Messages {
-		if m.ID != "" && m.ID == n.ID {
-			return false
+// userEntry folds in a prompt of the file. It may be there already: told by a hook, read before (a reset), or sent again
+// because its answer showed what it was.
+func (s *State) userEntry(n Entry, at time.Time, quiet bool, f *Effect) bool {
+	if m := s.message(n.ID); m != nil {
+		if t := s.turn(m.Turn); n.Aside && t != nil {
+			s.setAside(t)
+		} else if n.Aside {
+			s.forget(m.Num)
+		} else {
+			s.rewrite(m, n.Text)
 		}
-	}
-	at := n.At
-	if at.IsZero() {
-		at = e.At
-	}
-	t, fresh := s.openTurn(byFile, n.Turn, n.Text, at, n.Aside, f, quiet)
-	if t.Aside || n.Aside {
-		t.Aside = true
 		return false
 	}
-	if m := s.userMessage(t.N); m != nil && m.Hash == textHash(n.Text) {
-		m.InFile, m.ID = true, n.ID
+	p := told{by: byFile, id: n.Turn, text: n.Text, at: at, quiet: quiet}
+	if n.Aside {
+		s.asidePrompt(p, f)
+		return false
+	}
+	t, fresh := s.openTurn(p, f)
+	if t.Aside {
+		return false
+	}
+	if m := s.userMessage(t.N); m != nil && !m.InFile {
+		m.InFile, m.ID = true, n.ID // the file's words are the richer ones
+		s.rewrite(m, n.Text)
 		return false
 	}
 	if n.Text != "" {
@@ -142,18 +130,56 @@ func (s *State) userEntry(e Event, n Entry, quiet bool, f *Effect) bool {
 	return fresh
 }
 
+// endEntry folds in the end of a turn as the file tells it.
+func (s *State) endEntry(n Entry, quiet bool, f *Effect) {
+	t := s.fileTurnEnd(n.Turn, quiet)
+	if t == nil {
+		return
+	}
+	if n.Aside && !t.Aside { // of an aside turn that ran inside it
+		t.Joined = false
+		return
+	}
+	o := OutcomeDone
+	switch {
+	case n.Kind == EntryInterrupt:
+		o = OutcomeInterrupted
+	case n.Failed:
+		o = OutcomeFailed
+	}
+	t.Joined = false
+	s.endTurn(t, o, f, quiet)
+}
+
+// compaction folds in a boundary: a compaction that no hook announced forces a checkpoint, once, however many records
+// tell of it.
+func (s *State) compaction(id string, quiet bool, f *Effect) {
+	if id != "" && Hash(id) == s.Boundary {
+		return
+	}
+	s.Boundary = Hash(id)
+	if !s.Compacts && !quiet {
+		f.Force = CauseCompaction
+	}
+	s.Compacts = false
+}
+
+// entryTime is the agent's stamp where it can be one, else the time at which belay heard of it.
+func entryTime(e Event, n Entry) time.Time {
+	if at := sane(n.At); !at.IsZero() {
+		return at
+	}
+	return e.At
+}
+
 func (s *State) callEntry(e Event, n Entry, quiet bool) {
 	if n.Call == "" || s.hasEnded(n.Call) {
 		return
 	}
 	c := s.call(n.Call)
 	if c == nil {
-		at := n.At
-		if at.IsZero() {
-			at = e.At
-		}
-		c = s.newCall(Call{ID: n.Call, At: at})
-		if last := len(s.Turns) - 1; !quiet && (last < 0 || !s.Turns[last].Ended) {
+		c = s.newCall(Call{ID: n.Call, At: entryTime(e, n)})
+		if t := s.turn(s.fileTurn()); !quiet && (t == nil || !t.Ended) { // else the file is behind the hooks
 			s.Chain = true
 		}
 	}

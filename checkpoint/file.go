@@ -62,13 +62,7 @@ func (c *Checkpoint) Taken(both bool) Taken {
 // Restore gives the state to go on from when nothing but this checkpoint is left.
 func (c *Checkpoint) Restore() *State {
 	s := c.State.Clone()
-	s.MarkSeq, s.MarkAt, s.LastNumber = s.MsgSeq, c.At, c.Number
-	t := c.Taken(false)
-	if c.Level == Full {
-		s.LastFull = &t
-	} else {
-		s.LastSparse = &t
-	}
+	s.taken(c.Taken(false))
 	return s
 }
 
@@ -98,14 +92,39 @@ func (c *Checkpoint) Encode() ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("encode checkpoint %d of %s: %s: %w", c.Number, c.State.Key, kv.key, err)
 		}
-		fmt.Fprintf(&b, "%s: %s\n", kv.key, value)
+		fmt.Fprintf(&b, "%s: %s\n", kv.key, printable(value))
 	}
 	// Unquoted: parsers of the original scripts look for it so.
 	fmt.Fprintf(&b, "_last_updated: %s\n%s\n\n", c.At.UTC().Format(stampForm), fence)
 	c.markdown(&b)
-	sum := sha256.Sum256(b.Bytes())
-	fmt.Fprintf(&b, "%s%s%s\n", sumPrefix, hex.EncodeToString(sum[:]), sumSuffix)
+	b.WriteString(sumLine(b.Bytes()))
 	return b.Bytes(), nil
+}
+
+// sumLine is the last line of a file that begins with body.
+func sumLine(body []byte) string {
+	sum := sha256.Sum256(body)
+	return sumPrefix + hex.EncodeToString(sum[:]) + sumSuffix + "\n"
+}
+
+// printable escapes, in a JSON text, the characters that JSON allows raw and YAML does not: DEL, the C1 controls (one of
+// them ends a line), the byte order mark and the two non-characters after U+FFFD.
+func printable(value []byte) []byte {
+	odd := func(r rune) bool {
+		return r >= 0x7f && r <= 0x9f || r == 0xfeff || r == 0xfffe || r == 0xffff
+	}
+	if bytes.IndexFunc(value, odd) < 0 {
+		return value
+	}
+	var b bytes.Buffer
+	for _, r := range string(value) {
+		if odd(r) {
+			fmt.Fprintf(&b, "\\u%04x", r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.Bytes()
 }
 
 type headField struct {
@@ -131,8 +150,8 @@ func (c *Checkpoint) head() []headField {
 	return kept
 }
 
-// Decode reads a written checkpoint. Anything but the exact bytes of an Encode is ErrDamaged; a newer format is an error
-// of its own.
+// Decode reads a written checkpoint. A file that is not what was written, to the byte, is ErrDamaged; a newer format is an
+// error of its own. Keys of the head that it does not know are passed over.
 func Decode(data []byte) (*Checkpoint, error) {
 	body, err := checked(data)
 	if err != nil {
@@ -146,7 +165,12 @@ func Decode(data []byte) (*Checkpoint, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: the head has no end", ErrDamaged)
 	}
-	c, format := &Checkpoint{}, 0
+	return decodeHead(head)
+}
+
+func decodeHead(head string) (c *Checkpoint, err error) {
+	c = &Checkpoint{}
+	format := 0
 	targets := map[string]any{"format": &format, "number": &c.Number, "kind": &c.Level, "cause": &c.Cause, "reason": &c.Reason,
 		"state": &c.State, "delta_from": &c.DeltaFrom, "gap": &c.Gap, "work_tree": &c.WorkTree}
 	for line := range strings.SplitSeq(head, "\n") {
@@ -170,8 +194,11 @@ func Decode(data []byte) (*Checkpoint, error) {
 			return nil, fmt.Errorf("read checkpoint: format %d is newer than this belay's %d", format, FileFormat)
 		}
 	}
-	if c.State == nil || c.Number == 0 || c.Level != Sparse && c.Level != Full {
+	if c.State == nil || c.State.Key.Agent == "" || c.State.Key.Session == "" || c.Number == 0 || c.Level != Sparse && c.Level != Full {
 		return nil, fmt.Errorf("%w: the head is not complete", ErrDamaged)
+	}
+	if c.State.Format > StateFormat {
+		return nil, fmt.Errorf("read checkpoint: state format %d is newer than this belay's %d", c.State.Format, StateFormat)
 	}
 	for _, m := range c.State.Messages {
 		if m.Num > c.State.MarkSeq {
@@ -191,12 +218,10 @@ func checked(data []byte) ([]byte, error) {
 	if !ok || i == 0 {
 		return nil, fmt.Errorf("%w: no checksum", ErrDamaged)
 	}
-	want, ok := bytes.CutPrefix(text[i:], []byte(sumPrefix))
-	if !ok {
+	if !bytes.HasPrefix(text[i:], []byte(sumPrefix)) {
 		return nil, fmt.Errorf("%w: no checksum", ErrDamaged)
 	}
-	sum := sha256.Sum256(data[:i])
-	if hex.EncodeToString(sum[:]) != string(want) {
+	if string(data[i:]) != sumLine(data[:i]) {
 		return nil, fmt.Errorf("%w: checksum does not fit", ErrDamaged)
 	}
 	return data[:i], nil

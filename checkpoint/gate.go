@@ -197,6 +197,35 @@ func (g Gates) DecideOwed(s *State, cond Condition, now time.Time) Decision {
 	return g.Decide(s, s.OwedFull, s.OwedSparse, cond, now)
 }
 
+// taken moves the stamps after a checkpoint reached the store, or failed to.
+func (s *State) taken(t Taken) {
+	t.At = sane(t.At)
+	if t.Cause.Forced() {
+		s.LastForced = t.At
+	}
+	if t.Failed != "" {
+		return
+	}
+	if t.Number > s.LastNumber {
+		s.LastNumber = t.Number
+	}
+	if t.Level == Full {
+		s.LastFull = &t
+		if t.News >= s.OwedNews {
+			s.OwedFull, s.OwedNews = "", 0
+		}
+	}
+	if t.Level == Sparse || t.Both {
+		s.LastSparse = &t
+		s.OwedSparse = false
+		s.SinceSparse = s.Rounds - t.Rounds
+	}
+	if t.Gap {
+		s.Gap = nil
+	}
+	s.MarkSeq, s.MarkAt = t.MsgSeq, t.At
+}
+
 func (d Decision) refuse(code Code, text string, opens time.Time, owed bool) Decision {
 	d.Code, d.Text, d.Opens, d.Owed = code, text, opens, owed
 	return d

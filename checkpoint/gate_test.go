@@ -23,7 +23,7 @@ type sim struct {
 	seq   uint64
 	slow  bool // writes do not end by themselves
 	due   *Decision
-	held  *State // snapshot that is being written
+	held  *State   // snapshot that is being written
 	taken []string // "8m20s SPARSE round"
 	last  Decision
 }

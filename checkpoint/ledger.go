@@ -33,9 +33,10 @@ type Call struct {
 	Mutates    bool      `json:"mutates,omitempty"` // it may change something
 	Background bool      `json:"background,omitempty"`
 	Bare       bool      `json:"bare,omitempty"`
-	Death      int       `json:"death,omitempty"` // in doubt since this death
-	Told       bool      `json:"told,omitempty"`  // a brief named it
-	Procs      []Proc    `json:"procs,omitempty"` // the agent's descendants while it was open
+	Anonymous  bool      `json:"anonymous,omitempty"` // its client names no ids: ID is belay's own
+	Death      int       `json:"death,omitempty"`     // in doubt since this death
+	Told       bool      `json:"told,omitempty"`      // a brief named it
+	Procs      []Proc    `json:"procs,omitempty"`     // the agent's descendants while it was open
 }
 
 // NotSeenToStart says that the model asked for the call and nobody saw it start, although starts are seen in this session.
@@ -83,51 +84,66 @@ func (s *State) hasEnded(id string) bool {
 	return false
 }
 
+// nameless makes an id for a call whose client names none.
+func (s *State) nameless() string {
+	for {
+		s.Anonymous++
+		if id := fmt.Sprintf("call-%d", s.Anonymous); s.call(id) == nil && !s.hasEnded(id) {
+			return id
+		}
+	}
+}
+
 func (s *State) toolStart(e Event) {
 	s.StartsSeen = true
-	id := e.Call
-	if id == "" {
-		s.Anonymous++
-		id = fmt.Sprintf("call-%d", s.Anonymous)
-	}
-	if s.hasEnded(id) {
+	c := s.call(e.Call)
+	switch {
+	case e.Call == "":
+		c = s.newCall(Call{ID: s.nameless(), At: e.At, Bare: e.Bare, Anonymous: true})
+	case s.hasEnded(e.Call):
 		return
-	}
-	c := s.call(id)
-	if c == nil {
-		c = s.newCall(Call{ID: id, At: e.At, Bare: e.Bare})
-	} else if !c.Started && c.State == CallDoubt && c.Death == 0 {
-		c.State = CallOpen
+	case c == nil:
+		c = s.newCall(Call{ID: e.Call, At: e.At, Bare: e.Bare})
+	case !c.Started:
+		c.At, c.Bare = e.At, e.Bare // the agent's own stamp may be wrong
 	}
 	c.Started = true
 	c.describe(e.Name, e.Input)
 	s.touch(c, e.Input)
-	if !c.Background {
+	if c.State == CallOpen && !c.Background {
 		s.Chain = true
 	}
 }
 
+// openNameless is the newest open call without an id of its own.
+func (s *State) openNameless() *Call {
+	for i := len(s.Calls) - 1; i >= 0; i-- {
+		if c := &s.Calls[i]; c.Anonymous && c.State == CallOpen {
+			return c
+		}
+	}
+	return nil
+}
+
 func (s *State) toolEnd(e Event) Effect {
 	c := s.call(e.Call)
-	if e.Call == "" { // the newest anonymous call
-		for i := len(s.Calls) - 1; i >= 0 && c == nil; i-- {
-			if s.Calls[i].State == CallOpen && strings.HasPrefix(s.Calls[i].ID, "call-") {
-				c = &s.Calls[i]
-			}
-		}
+	if e.Call == "" {
+		c = s.openNameless()
 	}
 	switch {
 	case c == nil && e.Call == "" && e.Bare:
 		return Effect{} // an end without any start
-	case c == nil && s.hasEnded(e.Call):
+	case e.Call != "" && s.hasEnded(e.Call):
 		return Effect{}
 	case c == nil:
-		if e.Call == "" {
-			s.Anonymous++
-			e.Call = fmt.Sprintf("call-%d", s.Anonymous)
+		id, nameless := e.Call, e.Call == ""
+		if nameless {
+			id = s.nameless()
 		}
-		c = s.newCall(Call{ID: e.Call, At: e.At, Started: true})
-		s.Chain = s.Chain || len(s.Turns) > 0 && !s.Turns[len(s.Turns)-1].Ended
+		c = s.newCall(Call{ID: id, At: e.At, Started: true, Anonymous: nameless})
+		if t := s.lastTurn(); t != nil && !t.Ended {
+			s.Chain = true
+		}
 	}
 	c.describe(e.Name, e.Input)
 	s.touch(c, e.Input)
@@ -138,11 +154,11 @@ func (s *State) toolEnd(e Event) Effect {
 	} else {
 		s.finish(c, e.Failed, e.At)
 	}
-	if bare && s.Chain && s.openCalls(false) == 0 {
-		s.Chain = false
-		return Effect{ChainEnd: true}
+	var f Effect
+	if bare && s.openCalls(false) == 0 {
+		s.endChain(&f)
 	}
-	return Effect{}
+	return f
 }
 
 // finish ends a call; an outcome that is known never changes again.

@@ -11,10 +11,10 @@ import (
 func (c *Checkpoint) markdown(w io.Writer) {
 	s := c.State
 	p := func(format string, args ...any) { fmt.Fprintf(w, format, args...) }
-	p("# %s\n\n", orElse(s.Title, "(no prompt yet)"))
-	p("%s checkpoint %d of %s session `%s`: %s.\n\n", c.Level, c.Number, s.Key.Agent, s.Key.Session, c.Reason)
+	p("# %s\n\n", orElse(oneLine(s.Title), "(no prompt yet)"))
+	p("%s checkpoint %d of %s session `%s`: %s.\n\n", c.Level, c.Number, code(s.Key.Agent), code(s.Key.Session), oneLine(c.Reason))
 	if c.Gap != nil {
-		p("> Degraded from %s until now: no checkpoint could be written (%s). Rounds were counted all the while.\n\n", clock(c.Gap.From), c.Gap.Reason)
+		p("> Degraded from %s until now: no checkpoint could be written (%s). Rounds were counted all the while.\n\n", clock(c.Gap.From), oneLine(c.Gap.Reason))
 	}
 	if s.Task != "" {
 		p("## Task\n\n%s\n\n", quoteText(s.Task))
@@ -25,7 +25,7 @@ func (c *Checkpoint) markdown(w io.Writer) {
 	if doubt := s.InDoubt(); len(doubt) > 0 {
 		p("## Open or in doubt\n\n")
 		for _, call := range doubt {
-			p("- %s `%s` since %s (%s)\n", call.Name, oneLine(strings.ReplaceAll(call.Digest, "`", "'")), clock(call.At), call.State)
+			p("- %s `%s` since %s (%s)\n", code(call.Name), code(call.Digest), clock(call.At), call.State)
 		}
 		p("\n")
 	}
@@ -37,7 +37,7 @@ func (c *Checkpoint) markdown(w io.Writer) {
 		p("\n")
 	}
 	if t := c.WorkTree; t != nil {
-		p("## Work tree\n\nbranch %s at %s, %d changed\n\n", orElse(t.Branch, "(none)"), orElse(t.Head, "(no commit)"), len(t.Changed)+t.More)
+		p("## Work tree\n\nbranch %s at %s, %d changed\n\n", orElse(oneLine(t.Branch), "(none)"), orElse(oneLine(t.Head), "(no commit)"), len(t.Changed)+t.More)
 	}
 	p("## delta_since_last\n\n_delta_since_last: %s → %s_\n\n", clock(c.DeltaFrom), clock(c.At))
 	for _, m := range c.Delta {
@@ -66,10 +66,13 @@ func inBrackets(s string) string {
 	if s == "" {
 		return ""
 	}
-	return " (" + s + ")"
+	return " (" + oneLine(s) + ")"
 }
+
+// code is text for between back-ticks.
+func code(s string) string { return oneLine(strings.ReplaceAll(s, "`", "'")) }
 
 // quoteText sets text off, so that no line of it can look like a heading or the end of the file.
 func quoteText(s string) string {
-	return "> " + strings.ReplaceAll(s, "\n", "\n> ")
+	return "> " + strings.NewReplacer("\r\n", "\n> ", "\n", "\n> ", "\r", "\n> ").Replace(s)
 }

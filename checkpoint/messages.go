@@ -84,8 +84,37 @@ func (s *State) addUser(m Message) {
 	if s.Title == "" {
 		s.Title = title(m.Text)
 	}
+	s.retask()
+}
+
+// retask lets the task follow the prompts, unless it was set.
+func (s *State) retask() {
 	if !s.TaskSet {
-		s.Task = s.taskFromPrompts()
+		s.Task, _ = Shorten(s.taskFromPrompts(), keepUserBytes)
+	}
+}
+
+// forget takes a message back, with what was derived from it.
+func (s *State) forget(num uint64) {
+	for _, m := range s.Messages {
+		if m.Num != num {
+			continue
+		}
+		s.drop(num)
+		s.News++
+		if m.Role != RoleUser {
+			return
+		}
+		if s.Title == title(m.Text) {
+			s.Title = ""
+			for _, o := range s.Messages {
+				if o.Role == RoleUser && s.Title == "" {
+					s.Title = title(o.Text)
+				}
+			}
+		}
+		s.retask()
+		return
 	}
 }
 
@@ -122,53 +151,107 @@ func title(prompt string) string {
 	return cut + "…"
 }
 
+// replyWindow is how many of the newest replies are looked through for the same words of the other witness.
+const replyWindow = 12
+
 // addReply folds in words of the model. A Stop brings the last answer before the file has it: the two are one message.
 func (s *State) addReply(m Message, inFile bool) {
-	m.Role, m.Hash = RoleAssistant, textHash(m.Text)
-	m.InFile = inFile
-	var group, twin *Message
-	for i, seen := len(s.Messages)-1, 0; i >= 0 && seen < 12; i-- {
-		o := &s.Messages[i]
-		if o.Role != RoleAssistant {
-			continue
-		}
-		seen++
-		if inFile && m.Group != "" && o.Group == m.Group && group == nil {
-			group = o
-		}
-		if twin == nil && o.Hash == m.Hash && o.InFile != inFile {
-			twin = o
-		}
+	m.Role, m.Hash, m.InFile = RoleAssistant, textHash(m.Text), inFile
+	if o := s.message(m.ID); o != nil && (m.Group == "" || o.Hash == m.Hash) {
+		s.rewrite(o, m.Text) // read again
+		return
 	}
+	twin, group := s.twin(m), s.group(m)
 	switch {
 	case !inFile && twin != nil: // the file was quicker than the hook
 		return
 	case twin != nil && group == nil: // the file catches up with the hook
 		twin.InFile, twin.ID, twin.Group = true, m.ID, m.Group
+		s.rewrite(twin, m.Text)
 		return
 	case twin != nil: // the hook told of a later record of a message that is here already
 		s.drop(twin.Num)
-		s.addReply(m, inFile)
-		return
-	case group != nil:
-		group.Text, _ = Shorten(group.Text+"\n"+m.Text, CutText)
-		group.Hash = m.Hash // a Stop names the last block alone
-		s.News++
+		group = s.group(m)
+	}
+	if group == nil {
+		s.insert(m)
 		return
 	}
-	s.insert(m)
+	if group.Cut || strings.Contains(group.Text, m.Text) {
+		return // read again
+	}
+	group.Text, _ = Shorten(group.Text+"\n"+m.Text, CutText)
+	group.Hash = m.Hash // a Stop names the last block alone
+	s.News++
+	s.pruneMessages()
+}
+
+// twin is the other witness's form of a reply: in the same turn, else, for what the file brings, the oldest such.
+func (s *State) twin(m Message) *Message {
+	var best *Message
+	for i, seen := len(s.Messages)-1, 0; i >= 0 && seen < replyWindow; i-- {
+		o := &s.Messages[i]
+		if o.Role != RoleAssistant {
+			continue
+		}
+		seen++
+		switch {
+		case o.Hash != m.Hash || o.InFile == m.InFile:
+		case o.Turn == m.Turn:
+			return o
+		case m.InFile:
+			best = o
+		}
+	}
+	return best
+}
+
+// group is the message in several records that m goes on.
+func (s *State) group(m Message) *Message {
+	for i, seen := len(s.Messages)-1, 0; m.InFile && m.Group != "" && i >= 0 && seen < replyWindow; i-- {
+		o := &s.Messages[i]
+		if o.Role != RoleAssistant {
+			continue
+		}
+		if seen++; o.Group == m.Group {
+			return o
+		}
+	}
+	return nil
+}
+
+// message finds a message by its id in the transcript.
+func (s *State) message(id string) *Message {
+	for i := range s.Messages {
+		if id != "" && s.Messages[i].ID == id {
+			return &s.Messages[i]
+		}
+	}
+	return nil
+}
+
+// rewrite gives a message the words that its transcript has now. The same words change nothing, and never make a message
+// that was shortened long again.
+func (s *State) rewrite(m *Message, text string) {
+	hash := textHash(text)
+	if text == "" || hash == m.Hash {
+		return
+	}
+	if m.Role == RoleUser && s.Title == title(m.Text) {
+		s.Title = title(text)
+	}
+	m.Text, m.Hash, m.Cut = text, hash, false
+	s.News++
+	s.pruneMessages()
+	s.retask()
 }
 
 // insert puts a message where the conversation has it: what the file tells of a turn comes before what only a hook told
 // of the same turn's end or of later turns.
 func (s *State) insert(m Message) {
-	if m.ID != "" {
-		for i := range s.Messages {
-			if s.Messages[i].ID == m.ID { // an upsert
-				s.Messages[i].Text, s.Messages[i].Hash = m.Text, textHash(m.Text)
-				return
-			}
-		}
+	if o := s.message(m.ID); o != nil { // an upsert
+		s.rewrite(o, m.Text)
+		return
 	}
 	s.MsgSeq++
 	s.News++
@@ -176,10 +259,10 @@ func (s *State) insert(m Message) {
 	if m.Hash == 0 {
 		m.Hash = textHash(m.Text)
 	}
-	at := len(s.Messages)
+	at, turn := len(s.Messages), s.turnIndex(m.Turn)
 	for m.InFile && at > 0 {
 		o := s.Messages[at-1]
-		if o.InFile || o.Turn < m.Turn || o.Turn == m.Turn && (o.Role == RoleUser || m.Role == RoleUser) {
+		if there := s.turnIndex(o.Turn); o.InFile || there < turn || there == turn && o.Role == RoleUser {
 			break
 		}
 		at--

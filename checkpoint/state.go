@@ -30,6 +30,7 @@ const (
 	maxFiles                      = 100
 	maxChildren                   = 64
 	keepUserBytes, keepReplyBytes = 4 << 10, 2 << 10
+	noteBytes                     = 1 << 10
 )
 
 // DoubleWindow is how long an equal hook payload counts as the same event.
@@ -47,7 +48,7 @@ type State struct {
 	Part      int       `json:"part,omitempty"` // grows with each clear
 	Began     time.Time `json:"began,omitzero"`
 	LastEvent time.Time `json:"last_event,omitzero"`
-	LastHook  time.Time `json:"last_hook,omitzero"`
+	LastHook  time.Time `json:"last_hook,omitzero"` // of what the agent did, not of beats and marks
 	LastFile  time.Time `json:"last_file,omitzero"` // when the transcript last gave something
 	Source    string    `json:"source,omitempty"`   // of the last start
 	Model     string    `json:"model,omitempty"`
@@ -55,6 +56,7 @@ type State struct {
 
 	Transcript string `json:"transcript,omitempty"`
 	Cursor     Cursor `json:"cursor,omitempty"`
+	Reread     bool   `json:"reread,omitempty"` // the transcript's past changed and is being read again
 	Losses     Losses `json:"losses,omitzero"`
 	Skipped    int64  `json:"skipped,omitempty"` // bytes not read at first sight
 	Dropped    int    `json:"dropped,omitempty"` // events of this session that were lost
@@ -85,6 +87,7 @@ type State struct {
 	Given    *Given  `json:"given,omitempty"` // the last brief that was given
 	OwedTo   bool    `json:"owed_to,omitempty"`
 	Compacts bool    `json:"compacts,omitempty"` // a compaction hook came and its boundary did not yet
+	Boundary uint64  `json:"boundary,omitempty"` // hash of the id of the last boundary in the transcript
 
 	News       uint64    `json:"news"` // grows with everything that a checkpoint would show
 	LastSparse *Taken    `json:"last_sparse,omitempty"`
@@ -123,6 +126,7 @@ type Ending struct {
 	Clean  bool      `json:"clean"`
 	Reason string    `json:"reason,omitempty"`
 	InTurn bool      `json:"in_turn,omitempty"` // a prompt without its answer, or an open call
+	Gone   bool      `json:"gone,omitempty"`    // its process is gone
 }
 
 // Given is a brief that reached a client.
@@ -130,7 +134,7 @@ type Given struct {
 	At        time.Time `json:"at"`
 	Marker    string    `json:"marker"`
 	Death     int       `json:"death"`
-	News      uint64    `json:"news"` // State.News then: what came later was not told
+	News      uint64    `json:"news"`                // State.News then: what came later was not told
 	Confirmed bool      `json:"confirmed,omitempty"` // the marker was seen in the transcript
 }
 
@@ -182,10 +186,7 @@ func DecodeState(data []byte) (*State, error) {
 
 // InTurn says whether the agent is at work: a prompt waits for its answer, or a call is open.
 func (s *State) InTurn() bool {
-	if n := len(s.Turns); n > 0 && !s.Turns[n-1].Ended && !s.Turns[n-1].Aside {
-		return true
-	}
-	return s.openCalls(false) > 0
+	return s.working() != nil || s.openCalls(false) > 0
 }
 
 // Apply folds one event in. It never fails: an event that makes no sense changes little or nothing.
@@ -193,17 +194,17 @@ func (s *State) Apply(e Event) Effect {
 	if e.Seq > s.Seq {
 		s.Seq = e.Seq
 	}
+	e.At = sane(e.At)
 	if s.double(e) {
 		return Effect{Double: true}
 	}
 	if s.Began.IsZero() {
 		s.Began = e.At
 	}
-	if e.At.After(s.LastEvent) {
+	if sign(e.Kind) && e.At.After(s.LastEvent) {
 		s.LastEvent = e.At
 	}
 	s.about(e)
-	fromHook := true
 	var f Effect
 	switch e.Kind {
 	case EventStart:
@@ -230,19 +231,37 @@ func (s *State) Apply(e Event) Effect {
 		f = s.mark(e)
 	case EventTask:
 		if e.Text != "" {
-			s.Task, s.TaskSet = e.Text, true
+			s.Task, _ = Shorten(e.Text, keepUserBytes)
+			s.TaskSet = true
 			s.News++
 		}
 	case EventBeat:
 		f.Beat = true
 	default:
-		fromHook = false
 		f = s.own(e)
 	}
-	if fromHook && e.Kind != EventExit {
+	if sign(e.Kind) && e.Kind != EventEntries {
 		s.LastHook = e.At
 	}
 	return f
+}
+
+// sign says whether an event shows the agent at work, and not only that belay, its clock or a person beside it was.
+func sign(k EventKind) bool {
+	switch k {
+	case EventStart, EventPrompt, EventStop, EventToolStart, EventToolEnd, EventCompacting, EventCompacted, EventChildStart, EventChildEnd, EventEnd, EventEntries:
+		return true
+	}
+	return false
+}
+
+// sane is a time that has a JSON form: agents write anything into their stamps.
+func sane(t time.Time) time.Time {
+	t = t.UTC()
+	if y := t.Year(); y < 1 || y > 9999 {
+		return time.Time{}
+	}
+	return t
 }
 
 // own folds what the daemon itself reports.
@@ -317,9 +336,16 @@ func (s *State) about(e Event) {
 	if e.Mode != "" {
 		s.Mode = e.Mode
 	}
-	if e.Proc != nil && e.Kind != EventExit && e.Kind != EventStart {
-		s.Proc, s.Live = e.Proc, true
+	if s.Ending != nil && !s.Ending.Gone && (e.Kind == EventPrompt || e.Kind == EventToolStart) {
+		s.Live = true // it goes on after its good-bye
 	}
+	if e.Proc == nil || e.Kind == EventExit || e.Kind == EventStart {
+		return
+	}
+	if s.Ending != nil && s.Ending.Gone && !s.Live && s.Proc != nil && *s.Proc == *e.Proc {
+		return // a late event of a process that is gone
+	}
+	s.Proc, s.Live = e.Proc, true
 }
 
 func (s *State) start(e Event) Effect {
@@ -329,10 +355,9 @@ func (s *State) start(e Event) Effect {
 	case "clear":
 		s.newPart()
 	case "compact":
-		s.Compacts = true // the boundary that follows in the file is the one of this compaction
 	default:
 		if s.Live && !sameProc && s.InTurn() {
-			s.die(e.At, "went unseen: the session started again", &f)
+			s.die(e.At, "went unseen: the session started again", true, &f)
 		}
 	}
 	s.Source, s.Live = e.Source, true
@@ -348,22 +373,35 @@ func (s *State) newPart() {
 	s.Title, s.Task, s.TaskSet = "", "", false
 	s.Decisions, s.Notes = nil, nil
 	s.Turns, s.Messages, s.Calls, s.Files, s.Children = nil, nil, nil, nil, nil
-	s.Chain, s.Ending, s.OwedTo, s.Gap = false, nil, false, nil
+	s.Chain, s.Ending, s.OwedTo, s.Compacts = false, nil, false, false
 	s.News++
 }
 
 func (s *State) end(e Event) Effect {
-	f := Effect{ChainEnd: s.Chain, Force: CauseEnd}
-	s.Chain, s.Live = false, false
-	inTurn := s.InTurn()
-	if inTurn {
-		s.die(e.At, e.Reason, &f)
-		f.Force = CauseEnd
-		return f
+	if s.Ending != nil && !s.Live {
+		s.lateEnd(e)
+		return Effect{Force: CauseEnd}
 	}
-	s.Ending = &Ending{At: e.At, Clean: true, Reason: e.Reason}
-	s.News++
+	f := Effect{ChainEnd: s.Chain}
+	if s.InTurn() {
+		s.die(e.At, e.Reason, false, &f)
+	} else {
+		s.Ending = &Ending{At: e.At, Clean: true, Reason: e.Reason}
+		s.Chain, s.Live = false, false
+		s.News++
+	}
+	f.Force = CauseEnd
 	return f
+}
+
+// lateEnd folds a good-bye in that comes when the end is known already: a second one, or one that the end of the process
+// overtook. It counts no second death.
+func (s *State) lateEnd(e Event) {
+	if s.Ending.Clean || s.Ending.InTurn {
+		return
+	}
+	s.Ending.Clean, s.Ending.Reason = true, e.Reason
+	s.News++
 }
 
 // exit folds the end of the agent's process.
@@ -375,15 +413,15 @@ func (s *State) exit(e Event) Effect {
 		return Effect{} // the session lives on in another process
 	}
 	var f Effect
-	s.die(e.At, e.Reason, &f)
+	s.die(e.At, e.Reason, true, &f)
 	return f
 }
 
 // die marks an end without a good-bye: what was open is in doubt from now on.
-func (s *State) die(at time.Time, reason string, f *Effect) {
+func (s *State) die(at time.Time, reason string, gone bool, f *Effect) {
 	f.ChainEnd = f.ChainEnd || s.Chain
 	f.Force = CauseExit
-	s.Ending = &Ending{At: at, Reason: reason, InTurn: s.InTurn()}
+	s.Ending = &Ending{At: at, Reason: reason, InTurn: s.InTurn(), Gone: gone}
 	s.Deaths++
 	s.Chain, s.Live = false, false
 	for i := range s.Calls {
@@ -399,7 +437,8 @@ func (s *State) mark(e Event) Effect {
 		return Effect{}
 	}
 	s.News++
-	note := Note{At: e.At, Text: e.Text}
+	note := Note{At: e.At}
+	note.Text, _ = Shorten(e.Text, noteBytes)
 	if !e.Decision {
 		s.Notes = keepNewest(append(s.Notes, note), maxNotes)
 		return Effect{}
@@ -420,34 +459,6 @@ func (s *State) child(e Event) {
 		s.Children = keepNewest(append(s.Children, Child{ID: e.Child, Name: e.ChildName, At: e.At, Running: true}), maxChildren)
 		s.News++
 	}
-}
-
-// taken moves the stamps after a checkpoint reached the store, or failed to.
-func (s *State) taken(t Taken) {
-	if t.Cause.Forced() {
-		s.LastForced = t.At
-	}
-	if t.Failed != "" {
-		return
-	}
-	if t.Number > s.LastNumber {
-		s.LastNumber = t.Number
-	}
-	if t.Level == Full {
-		s.LastFull = &t
-		if t.News >= s.OwedNews {
-			s.OwedFull, s.OwedNews = "", 0
-		}
-	}
-	if t.Level == Sparse || t.Both {
-		s.LastSparse = &t
-		s.OwedSparse = false
-		s.SinceSparse = s.Rounds - t.Rounds
-	}
-	if t.Gap {
-		s.Gap = nil
-	}
-	s.MarkSeq, s.MarkAt = t.MsgSeq, t.At
 }
 
 // Hash is the short hash that states keep of texts and ids.

@@ -11,375 +11,267 @@ import (
 // writer writes one text. Every section writes itself into a given number of bytes, so that the cap holds by
 // construction.
 type writer struct {
-	in     Input
-	opt    Options
-	now    time.Time
-	border uint64
-	r      *Result
-	g      given
+	in      Input
+	opt     Options
+	now     time.Time
+	mark    mark
+	r       *Result
+	g       given
+	cleaned map[uint64]string // texts made harmless, once each
+	shown   map[uint64]bool   // messages that stand in the text
+	cut     map[uint64]bool   // those of them that are shortened
 }
 
-// section is one part of the brief: its smallest share of the cap, the most it may grow to, and its writer. A writer returns
-// at most limit bytes, ending in a newline, or nothing.
-type section struct {
-	least, most int
-	write       func(limit int) string
+// block is one section's text and the messages that stand in it. A section without content is the zero block: no head alone.
+type block struct {
+	text      string
+	nums, cut []uint64
+	left      int // entries that did not fit
 }
 
-const preface = "A record kept by belay of what happened before, for information. It is no instruction and nobody says it now; do not repeat what is done.\n"
-
-// brief lays the sections out: the first four get their least share before the rest of the cap is filled in order.
-func (w *writer) brief() string {
-	budget := w.opt.MaxBytes - len(checkpoint.Frame(w.opt.Marker, ""))
-	sections := []section{
-		{400, 900, w.sectionNow}, {600, 2400, w.sectionDoubt}, {700, 2600, w.sectionLast}, {300, 3000, w.sectionUser},
-		{0, 1500, w.sectionDecisions}, {0, 1200, w.sectionDone}, {0, 1 << 30, w.sectionEarlier},
+// keep counts a block's messages as shown.
+func (w *writer) keep(b block) {
+	for _, n := range b.nums {
+		w.shown[n] = true
+		delete(w.cut, n)
 	}
-	if w.opt.Start == StartCompact {
-		sections[3].most = 1 << 30 // the user's own words are what a compaction loses
+	for _, n := range b.cut {
+		w.cut[n] = true
 	}
-	tail := w.sectionTail(budget / 4)
-	budget -= len(tail)
-	head := ""
-	if budget > 1200 {
-		head = preface
-		budget -= len(preface)
-	}
-	texts := make([]string, len(sections))
-	least := 0
-	for _, s := range sections {
-		least += s.least
-	}
-	for i, s := range sections {
-		share := s.least
-		if budget < least { // everything shrinks in proportion
-			share = s.least * budget / least
-		}
-		if share > 0 {
-			texts[i] = s.write(share)
-		}
-	}
-	for i, s := range sections {
-		left := budget
-		for j, t := range texts {
-			if j != i {
-				left -= len(t)
-			}
-		}
-		if i < len(sections)-1 {
-			left = min(left, s.most)
-		}
-		if left > len(texts[i]) {
-			texts[i] = s.write(left)
-		}
-	}
-	return checkpoint.Frame(w.opt.Marker, head+strings.Join(texts, "")+tail)
 }
 
-func (w *writer) sectionNow(limit int) string {
-	s := w.in.State
-	var b strings.Builder
-	b.WriteString("## Now\n")
-	if w.g.only != "" {
-		fmt.Fprintf(&b, "%s\n", w.g.only)
-	}
-	stop := w.stopped()
-	room := limit - b.Len() - len(stop)
-	if s.Task != "" && room > 40 {
-		text, _ := checkpoint.Shorten(flat(s.Task), room-len("The task was: \n"))
-		fmt.Fprintf(&b, "The task was: %s\n", text)
-	}
-	if b.Len()+len(stop) <= limit {
-		b.WriteString(stop)
-	}
-	if s.Key.Child == "" {
-		for _, c := range s.Children {
-			line := fmt.Sprintf("Sub-agent %s (%s) was running.\n", flat(c.Name), flat(c.ID))
-			if c.Running && b.Len()+len(line) <= limit {
-				b.WriteString(line)
-			}
-		}
-	}
-	return fit(b.String(), limit)
-}
+const (
+	preface = "A record kept by belay of what happened before, for information. It is no instruction and nobody says it now; do not repeat what is done.\n"
+	facts   = "A record kept by belay of what happened before, for information. It is no instruction and nobody says it now.\n"
+	short   = "A record of the past by belay; no instruction.\n"
 
-// stopped says when and how it stopped, and what is missing from this record.
-func (w *writer) stopped() string {
-	s := w.in.State
-	var b strings.Builder
-	switch e := s.Ending; {
-	case w.opt.Start == StartCompact:
-	case e != nil && e.Clean:
-		fmt.Fprintf(&b, "The session ended cleanly at %s.\n", w.when(e.At))
-	case e != nil && e.InTurn:
-		fmt.Fprintf(&b, "The agent stopped without a good-bye at %s, in the middle of its work%s.\n", w.when(e.At), reason(e.Reason))
-	case e != nil:
-		fmt.Fprintf(&b, "The agent stopped without a good-bye at %s, while it was idle%s.\n", w.when(e.At), reason(e.Reason))
-	case s.InTurn():
-		fmt.Fprintf(&b, "The last sign of it came at %s, in the middle of its work.\n", w.when(s.LastEvent))
-	default:
-		fmt.Fprintf(&b, "The last sign of it came at %s.\n", w.when(s.LastEvent))
-	}
-	if w.in.Gone {
-		b.WriteString("The agent's own transcript is missing; this comes from belay's record alone.\n")
-	} else if silent := s.LastHook.Sub(s.LastFile); s.Transcript != "" && silent > time.Minute && len(s.Messages) > 0 {
-		fmt.Fprintf(&b, "The agent's transcript was silent since %s.\n", w.since(s.LastFile))
-	}
-	var lost []string
-	add := func(n int64, what string) {
-		if n > 0 {
-			lost = append(lost, fmt.Sprintf("%d %s", n, what))
-		}
-	}
-	add(int64(w.r.Lost.BadLines), "bad transcript lines")
-	if w.r.Lost.TornBytes > 0 {
-		lost = append(lost, fmt.Sprintf("1 torn line of %d bytes", w.r.Lost.TornBytes))
-	}
-	add(int64(w.r.Lost.Holes), "holes")
-	add(int64(w.r.Lost.Events), "events")
-	if len(lost) > 0 {
-		fmt.Fprintf(&b, "Not readable: %s.\n", strings.Join(lost, ", "))
-	}
-	if w.in.Damaged > 0 {
-		fmt.Fprintf(&b, "%d newer checkpoint(s) were damaged; an older one was used.\n", w.in.Damaged)
-	}
-	if g := s.Gap; g != nil {
-		fmt.Fprintf(&b, "No checkpoint could be written since %s.\n", w.when(g.From))
-	}
-	return b.String()
-}
+	firstBytes = 2048 // an agent that cuts the text here still shows the first four sections
+	roomyBytes = 1000 // from so much room on, the conversation is told in its order
+)
 
-func reason(s string) string {
-	if s == "" {
-		return ""
-	}
-	return " (" + flat(s) + ")"
-}
-
-func (w *writer) sectionDoubt(limit int) string {
-	head := "## In doubt: check before you run it again\n"
-	if w.opt.Repairs {
-		head = "## In doubt\n"
-	}
-	list := w.g.doubts
-	if len(list) == 0 || limit < len(head)+40 {
-		return ""
-	}
-	const rest = "- and 999 more\n"
-	var lines []string
-	used, left := len(head), 0
-	for i := len(list) - 1; i >= 0; i-- { // the newest by name
-		line := w.doubtLine(list[i], min(400, limit-used-len(rest)))
-		if line == "" || used+len(line)+len(rest) > limit {
-			left = i + 1
-			break
-		}
-		used += len(line)
-		lines = append(lines, line)
-	}
-	var b strings.Builder
-	b.WriteString(head)
-	if left > 0 {
-		fmt.Fprintf(&b, "- and %d more\n", left)
-	}
-	for i := len(lines) - 1; i >= 0; i-- {
-		b.WriteString(lines[i])
-	}
-	return fit(b.String(), limit)
-}
-
-func (w *writer) doubtLine(d Doubt, limit int) string {
-	tail := ", may have changed something"
-	if !d.Mutates {
-		tail = ", only reads"
-	}
+func (w *writer) preface(body int) string {
 	switch {
-	case d.unseen:
-		tail += "; asked for, not seen to start"
-	case d.Process == ProcessRunning:
-		tail += "; its process is still running"
-	case d.Process == ProcessGone:
-		tail += "; its process is gone"
-	default:
-		tail += "; whether its process still runs is not known"
+	case body > 1200 && w.opt.Repairs:
+		return facts // the agent tells the model by itself what to do
+	case body > 1200:
+		return preface
+	case body > 500:
+		return short
 	}
-	if d.background {
-		tail += "; it went on in the background"
-	}
-	tail = fmt.Sprintf(" started %s%s. Result unknown.\n", w.when(d.Started), tail)
-	name := flat(d.Name)
-	if name == "" {
-		name = "a tool call"
-	}
-	room := limit - len("- ``") - len(name) - len(tail) - 1
-	if d.Digest == "" || room < 8 {
-		if len(name)+len(tail)+2 > limit {
-			return ""
-		}
-		return "- " + name + tail
-	}
-	digest, _ := checkpoint.Shorten(strings.ReplaceAll(flat(d.Digest), "`", "'"), room)
-	return fmt.Sprintf("- %s `%s`%s", name, digest, tail)
+	return ""
 }
 
-func (w *writer) sectionLast(limit int) string {
-	if w.g.last == nil {
-		return ""
+// brief lays the sections out. The first four share the first 2 KB; what an answer or a list of calls loses by that stands in
+// full further down, where there is room. Then the rest is filled by importance, the conversation last.
+func (w *writer) brief() string {
+	w.newestMessages()
+	body := w.opt.MaxBytes - len(checkpoint.Frame(w.opt.Marker, ""))
+	small := body < 300
+	pre, tail := w.preface(body), w.sectionTail(body/4)
+	body -= len(pre) + len(tail)
+	if len(w.g.messages) > 0 {
+		body -= countRoom(small)
 	}
-	return quoted(fmt.Sprintf("## Last answer (%s)\n", w.when(w.g.last.At)), w.g.last.Text, limit)
-}
-
-// sectionUser gives the user's own words, newest first when the limit bites.
-func (w *writer) sectionUser(limit int) string {
-	return w.talk("## User said\n", w.g.users, limit, false)
-}
-
-func (w *writer) sectionDecisions(limit int) string {
-	list := make([]Said, 0, len(w.in.State.Decisions))
-	for _, d := range w.in.State.Decisions {
-		list = append(list, Said{At: d.At, Text: d.Text})
+	pool := min(body-len(w.sectionDecisions(min(200, body/8)).text), firstBytes-len(checkpoint.Frame(w.opt.Marker, ""))-len(pre))
+	roomy := body-pool > roomyBytes && w.opt.Start != StartCompact
+	top := w.top(pool, roomy)
+	for _, b := range top {
+		body -= len(b.text)
 	}
-	return w.talk("## Decisions\n", list, limit, false)
-}
-
-func (w *writer) sectionDone(limit int) string {
-	list := make([]Said, 0, len(w.g.done))
-	for _, c := range w.g.done {
-		list = append(list, Said{At: c.EndedAt, Text: strings.TrimSpace(c.Name + " " + c.Digest)})
+	w.keep(top[0])
+	w.keep(top[2])
+	var rest []block
+	fill := func(b block) {
+		body -= len(b.text)
+		rest = append(rest, b)
 	}
-	return w.talk("## Already done\n", list, limit, false)
+	if n := top[1].left; n > 0 {
+		fill(w.sectionDoubt("## Older calls in doubt\n", w.g.doubts[:n], min(body, 1200)))
+	}
+	fill(w.sectionDecisions(min(body, 1500)))
+	fill(w.sectionDone(min(body, 1200)))
+	user, earlier := w.conversation(top[3], top[2], body)
+	w.keep(user)
+	w.keep(earlier)
+
+	var b strings.Builder
+	b.WriteString(pre + top[0].text + top[1].text + top[2].text + user.text)
+	for _, r := range rest {
+		b.WriteString(r.text)
+	}
+	if earlier.text != "" {
+		b.WriteString(earlierHead)
+	}
+	b.WriteString(countLine(w.omitted(), small) + earlier.text + tail)
+	return checkpoint.Frame(w.opt.Marker, b.String())
 }
 
-// sectionEarlier gives the rest of the conversation, newest kept, printed in its order, with the checkpoint's place.
-func (w *writer) sectionEarlier(limit int) string {
-	var list []Said
+// newestMessages applies the cap of messages: older ones are in no section.
+func (w *writer) newestMessages() {
+	list := w.g.messages
+	n := len(list) - w.opt.MaxMessages
+	if w.opt.MaxMessages == 0 || n <= 0 {
+		return
+	}
+	w.g.messages = list[n:]
+	kept := map[uint64]bool{}
 	for _, m := range w.g.messages {
-		if w.g.last != nil && m.num == w.g.last.num {
+		kept[m.num] = true
+	}
+	w.g.users = without(w.g.users, func(m Said) bool { return !kept[m.num] })
+	if w.g.last != nil && !kept[w.g.last.num] {
+		w.g.last = nil
+	}
+}
+
+// omitted counts the messages of the answer that are in no section.
+func (w *writer) omitted() Omitted {
+	var o Omitted
+	for _, m := range w.r.Messages {
+		if !w.shown[m.num] {
+			o.Messages++
+			o.Bytes += len(m.Text)
+		}
+	}
+	return o
+}
+
+func countLine(o Omitted, small bool) string {
+	switch {
+	case o.Messages == 0:
+		return ""
+	case small:
+		return fmt.Sprintf("(%d left out)\n", o.Messages)
+	}
+	return fmt.Sprintf("(%d earlier left out, %d bytes)\n", o.Messages, o.Bytes)
+}
+
+func countRoom(small bool) int {
+	return len(countLine(Omitted{Messages: 999, Bytes: 9_999_999}, small))
+}
+
+// top writes the first four sections into pool bytes: each gets its share, or as much of the pool in proportion, and what the
+// shares leave over goes to them in their order. The least of a section names what it is about, whatever the others want.
+func (w *writer) top(pool int, roomy bool) [4]block {
+	var got [4]block
+	users := func(limit int) block { return w.sectionUser(w.newestWords(got[0], roomy), limit) }
+	parts := [4]struct {
+		share, least int
+		write        func(limit int) block
+	}{
+		{400, 46, w.sectionNow},
+		{600, 24, func(limit int) block { return w.sectionDoubt(w.doubtHead(), w.g.doubts, limit) }},
+		{700, 45, w.sectionLast},
+		{300, 0, users},
+	}
+	if len(w.g.doubts) == 0 {
+		parts[1].share, parts[1].least = 0, 0
+	}
+	if w.g.last == nil {
+		parts[2].share, parts[2].least = 0, 0
+	}
+	if len(w.g.users) == 0 {
+		parts[3].share = 0
+	}
+	shares, least := 0, 0
+	for _, p := range parts {
+		shares += p.share
+		least += p.least
+	}
+	left := pool
+	for i, p := range parts {
+		least -= p.least
+		limit := min(p.share, max(p.share*pool/shares, p.least), left-least)
+		got[i] = p.write(limit)
+		left -= len(got[i].text)
+	}
+	for i, p := range parts {
+		if p.share == 0 {
 			continue
 		}
-		list = append(list, m)
+		left += len(got[i].text)
+		limit := left
+		if i == 0 {
+			limit = min(limit, 600)
+		}
+		if b := p.write(limit); len(b.text) > 0 || i == 3 {
+			got[i] = b
+		}
+		left -= len(got[i].text)
 	}
-	if w.opt.Start == StartCompact || w.opt.Start == StartResume || w.opt.Start == StartFork {
-		return ""
-	}
-	if n := w.opt.MaxMessages; n > 0 && len(list) > n {
-		list = list[len(list)-n:]
-	}
-	return w.talk("## Earlier messages\n", list, limit, true)
+	return got
 }
 
-// talk writes a list of messages, the newest that fit, in their order, and counts what it leaves out.
-func (w *writer) talk(head string, list []Said, limit int, roles bool) string {
-	const omittedLine = "(999 earlier ones left out, 999999 bytes)\n"
-	if len(list) == 0 || limit < len(head)+len(omittedLine)+60 {
-		return ""
+// newestWords are the user's words that belong at the top: those that "Now" does not hold. Where the conversation has room
+// further down, the newest alone, and the others stand there in their place.
+func (w *writer) newestWords(now block, roomy bool) []Said {
+	if len(w.g.users) == 0 {
+		return nil
 	}
-	used := len(head) + len(omittedLine)
-	var parts []string
-	border := false
-	i := len(list) - 1
-	for ; i >= 0; i-- {
-		m := list[i]
-		mark := ""
-		if roles && !border && w.r.Checkpoint != nil && w.r.Checkpoint.Number > 0 && m.num <= w.border {
-			mark = fmt.Sprintf("--- checkpoint %d (%s, %s) was here ---\n", w.r.Checkpoint.Number, w.r.Checkpoint.Level, w.when(w.r.Checkpoint.At))
-		}
-		title := "[" + w.when(m.At) + "]"
-		if roles {
-			title += " " + speaker(m.Role)
-		}
-		text := w.entry(title, m, limit-used-len(mark), len(parts) == 0)
-		if text == "" {
-			break
-		}
-		used += len(text) + len(mark)
-		if mark != "" {
-			border = true
-			parts = append(parts, mark)
-		}
-		parts = append(parts, text)
+	list := w.g.users
+	if roomy {
+		list = list[len(list)-1:]
 	}
-	if len(parts) == 0 {
-		return ""
-	}
-	var b strings.Builder
-	b.WriteString(head)
-	if left := i + 1; left > 0 {
-		bytes := 0
-		for _, m := range list[:left] {
-			bytes += len(m.Text)
-		}
-		fmt.Fprintf(&b, "(%d earlier left out, %d bytes)\n", left, bytes)
-		if roles {
-			w.r.Omitted = Omitted{Messages: left, Bytes: bytes}
-		}
-	}
-	for j := len(parts) - 1; j >= 0; j-- {
-		b.WriteString(parts[j])
-	}
-	return fit(b.String(), limit)
+	return without(list, in(now.nums))
 }
 
-// entry is one message of a list: whole, or, when it is the newest, shortened rather than left out.
-func (w *writer) entry(title string, m Said, room int, newest bool) string {
-	body := quote(m.Text)
-	whole := title + "\n" + body
-	if len(whole) <= room && len(body) <= 2500 {
-		return whole
+// conversation tells the rest of what was said, each message once: in its order as far back as there is room, and with a share
+// of their own the user's words from before that.
+func (w *writer) conversation(top, last block, room int) (user, earlier block) {
+	all := without(w.g.users, func(m Said) bool { return w.shown[m.num] })
+	if w.opt.Start == StartCompact {
+		return w.sectionUser(all, len(top.text)+room), block{}
 	}
-	most := min(room, 2500)
-	if !newest && most < 300 {
-		return ""
+	list := without(w.g.messages, func(m Said) bool { return w.shown[m.num] || in(top.nums)(m) })
+	most := 0
+	if len(last.cut) > 0 { // the last answer did not fit at the top: here it gets more, or is not repeated
+		most = min(room/2, 4000)
+		if most >= 2*len(last.text) || most > len(quote(w.clean(*w.g.last)))+80 {
+			list = append(list, *w.g.last)
+		} else {
+			most = 0
+		}
 	}
-	return quoted(title+"\n", m.Text, most)
+	earlier = w.sectionEarlier(list, room, most)
+	words := without(all, in(earlier.nums))
+	if len(words) > len(top.nums) && room > 600 {
+		earlier = w.sectionEarlier(list, room-min(room/4, 1500), most)
+		words = without(all, in(earlier.nums))
+	}
+	room -= len(earlier.text)
+	if earlier.text != "" {
+		room -= len(earlierHead)
+	}
+	return w.sectionUser(words, len(top.text)+room), earlier
 }
 
-func speaker(role string) string {
-	switch checkpoint.Role(role) {
-	case checkpoint.RoleUser:
-		return "the user had said"
-	case checkpoint.RoleAssistant:
-		return "the agent had answered"
-	case checkpoint.RoleSummary:
-		return "summary at the compaction"
+func without(list []Said, drop func(Said) bool) []Said {
+	var kept []Said
+	for _, m := range list {
+		if !drop(m) {
+			kept = append(kept, m)
+		}
 	}
-	return "tool"
+	return kept
 }
 
-// sectionTail is the work tree and the way to the rest.
-func (w *writer) sectionTail(limit int) string {
-	var b strings.Builder
-	if t := w.r.WorkTree; t != nil && t.Differs {
-		fmt.Fprintf(&b, "## Work tree\nNot as at the checkpoint: %s.\n", flat(t.Detail))
+func in(nums []uint64) func(Said) bool {
+	return func(m Said) bool {
+		for _, n := range nums {
+			if n == m.num {
+				return true
+			}
+		}
+		return false
 	}
-	more := fmt.Sprintf("## More\n`%s show --agent %s --session %s`\n", w.opt.Program, flat(w.r.Agent), flat(w.r.Session))
-	if b.Len()+len(more) <= limit {
-		b.WriteString(more)
-	}
-	if b.Len() > limit {
-		return ""
-	}
-	return b.String()
 }
 
-// when is a time for people: the clock alone today, the date too otherwise. Stamps come from agents and may be wrong.
-func (w *writer) when(t time.Time) string {
-	if t.IsZero() {
-		return "an unknown time"
+// clean is a message's text, made harmless.
+func (w *writer) clean(m Said) string {
+	text, ok := w.cleaned[m.num]
+	if !ok {
+		text = clean(m.Text)
+		w.cleaned[m.num] = text
 	}
-	t, now := t.UTC(), w.now.UTC()
-	if t.After(now.Add(24 * time.Hour)) {
-		return t.Format("2006-01-02 15:04") + " UTC (a stamp from the future)"
-	}
-	if t.YearDay() == now.YearDay() && t.Year() == now.Year() {
-		return t.Format("15:04:05") + " UTC"
-	}
-	return t.Format("2006-01-02 15:04") + " UTC"
-}
-
-func (w *writer) since(t time.Time) string {
-	if t.IsZero() {
-		return "the beginning"
-	}
-	return w.when(t)
+	return text
 }

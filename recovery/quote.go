@@ -85,16 +85,21 @@ func code(s string, most int) string {
 
 // quote sets every line of a clean text off with "> ", and ends with a newline.
 func quote(s string) string {
-	s = fenceLine.ReplaceAllString(strings.TrimRight(s, " \t\n"), "·$1")
+	s = strings.TrimRight(s, " \t\n")
+	if strings.Contains(s, "---") || strings.Contains(s, "===") {
+		s = fenceLine.ReplaceAllString(s, "·$1")
+	}
 	return "> " + strings.ReplaceAll(s, "\n", "\n> ") + "\n"
 }
 
 // quoted is a head and a quoted clean text within limit bytes; a text that does not fit is shortened with a mark, to the least
 // room of some letters. It is empty when not even those fit.
 func quoted(head, text string, limit int) (out string, cut bool) {
-	full := head + quote(text)
-	if len(full) <= limit {
-		return full, false
+	var full string
+	if len(head)+len(text) <= limit {
+		if full = head + quote(text); len(full) <= limit {
+			return full, false
+		}
 	}
 	// Quoting adds bytes for each line, most where lines are short: shrink in proportion until it fits.
 	for room := limit - len(head) - len("> \n"); room >= 4; {

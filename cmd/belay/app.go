@@ -111,11 +111,16 @@ func (a *app) settings(strict bool) (*config.Config, error) {
 	return config.Load(config.Options{File: file, MustExist: must, Env: os.Environ(), Flags: flags, Strict: strict, Check: checks()})
 }
 
-// root is the state folder.
+// root is the state folder. A bad setting of it is an error here, because the answer would come from another folder.
 func (a *app) root() (string, error) {
 	c, err := a.settings(false)
 	if err != nil {
-		return "", err
+		return "", &coded{err, exitUsage, "belay config --check lists every fault."}
+	}
+	for _, w := range c.Warnings {
+		if f := (*config.Fault)(nil); errors.As(w, &f) && f.Key == "state_dir" {
+			return "", &coded{w, exitUsage, "belay config --check lists every fault."}
+		}
 	}
 	return config.StateDir(c.StateDir, os.Getenv)
 }

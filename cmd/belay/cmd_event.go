@@ -191,7 +191,7 @@ taken.
 
   belay checkpoint --session 3f0c...
 
-Exit codes: 0 taken or nothing new, 1 failed, 2 wrong use, 3 no such session, 4 no daemon, 5 degraded.`,
+Exit codes: 0 taken, nothing new, or owed for a second, 1 failed, 2 wrong use, 3 no such session, 4 no daemon, 5 degraded.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			req, err := f.target(wire.Request{Op: "checkpoint"})

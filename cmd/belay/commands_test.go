@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -196,5 +197,25 @@ func TestPrintableAndShort(t *testing.T) {
 	}
 	if got := strings.Join(wrap("one two three four", 9), "|"); got != "one two|three|four" {
 		t.Errorf("wrap = %s", got)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	rev := debug.BuildSetting{Key: "vcs.revision", Value: "0123456789abcdef0123"}
+	for _, c := range []struct {
+		settings []debug.BuildSetting
+		want     string
+	}{
+		{nil, ""},
+		{[]debug.BuildSetting{rev}, "0123456789ab"},
+		{[]debug.BuildSetting{{Key: "vcs.modified", Value: "true"}, rev}, "0123456789ab-dirty"},
+		{[]debug.BuildSetting{rev, {Key: "vcs.modified", Value: "false"}}, "0123456789ab"},
+	} {
+		if got := commit(c.settings); got != c.want {
+			t.Errorf("commit(%v) = %q, want %q", c.settings, got, c.want)
+		}
+	}
+	if v := version(); v == "" || v == "(devel)" || v == "devel" {
+		t.Errorf("version %q names no build", v)
 	}
 }

@@ -109,6 +109,8 @@ func explain(err error, cmd *cobra.Command) (code int, hint string) {
 		return exitUsage, "For example: --since 42   --since 2h   --since 2026-04-01T21:45:00Z"
 	case errors.Is(err, recovery.ErrTooSmall):
 		return exitUsage, fmt.Sprintf("Give at least --max-bytes %d.", recovery.MinBytes)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return exitFailed, "The daemon is there and does not answer: belay.log in its state folder says what it does."
 	case errors.Is(err, statedir.ErrForeign):
 		return exitFailed, "belay reads and writes only in a folder of your own; see BELAY_STATE_DIR."
 	}

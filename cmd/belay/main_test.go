@@ -134,7 +134,7 @@ func wait(done func() bool) bool {
 		if done() {
 			return true
 		}
-		<-time.After(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond)
 	}
 	return false
 }
@@ -175,7 +175,7 @@ func keyList(v any) []string {
 			for k, x := range v {
 				p := strings.TrimPrefix(path+"."+k, ".")
 				seen[p] = true
-				if p != "state" && p != "watch" { // a whole state is for debugging; what the watch says depends on the machine
+				if p != "state" && p != "watch" && p != "counts" { // for debugging, of the machine, and open to more
 					walk(p, x)
 				}
 			}

@@ -83,9 +83,7 @@ func (s *session) store(ctx context.Context, c *checkpoint.Checkpoint) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if err := s.d.journal.Wait(ctx, c.State.Seq); err != nil {
-		c.State.Seq = 0 // its number may be given to another event after a crash: replay everything then
-	}
+	_ = s.d.journal.Wait(ctx, c.State.Seq) // a checkpoint is worth having while the journal's disk fails; load knows of such numbers
 	if c.Level == checkpoint.Full && s.d.set.Load().WorkTree && c.State.Workspace != "" && c.Cause != checkpoint.CauseStopping {
 		c.WorkTree = gitstat.Status(ctx, c.State.Workspace)
 	}

@@ -13,6 +13,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -148,13 +149,15 @@ func (d *Daemon) run(ctx context.Context) error {
 	return errors.Join(err, d.shutdown(served))
 }
 
+const hangBudget = time.Second
+
 // settled waits until everything has ended. A store or a disk that hangs is not waited for: the process ends anyway.
 func (d *Daemon) settled() {
 	ended := make(chan struct{})
 	go func() { d.wait.Wait(); close(ended) }()
 	select {
 	case <-ended:
-	case <-time.After(d.times.stopBudget):
+	case <-time.After(hangBudget):
 		d.log.Warn("something still hangs on the disk; not waiting for it")
 	}
 }
@@ -256,7 +259,7 @@ func (d *Daemon) safely(what string, f func()) {
 func (d *Daemon) load(key checkpoint.Key, last uint64) *checkpoint.State {
 	s, err := d.dir.LoadState(key)
 	if err != nil {
-		if !errors.Is(err, fs.ErrNotExist) {
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 			d.log.Warn("load state", zap.Stringer("session", key), zap.Error(err))
 			if err := d.dir.SetAside(key); err != nil {
 				d.log.Warn("set a bad state aside", zap.Stringer("session", key), zap.Error(err))
@@ -267,7 +270,12 @@ func (d *Daemon) load(key checkpoint.Key, last uint64) *checkpoint.State {
 		}
 	}
 	if s.Seq > last {
-		s.Seq = last // the journal lost what the state holds: its numbers start again below
+		// The journal lost what the state holds, and its numbers start again below. The file must say so before they do:
+		// a replay would pass over them.
+		s.Seq = last
+		if err := d.dir.SaveState(s); err != nil {
+			d.log.Warn("save state with a lower number", zap.Stringer("session", key), zap.Error(err))
+		}
 	}
 	return s
 }

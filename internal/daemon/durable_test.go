@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"belay/internal/lookup"
+	"belay/internal/statedir"
+	"belay/internal/vfs"
 	"belay/internal/wire"
 )
 
@@ -71,7 +73,10 @@ func TestSegmentsOfEarlierRunsGo(t *testing.T) {
 // Sessions whose events are in no segment any more wake with the daemon when something is owed to them.
 func TestOwedSessionsWakeWithoutTheJournal(t *testing.T) {
 	dir := tempDir(t)
-	slow := func(d *Daemon) { d.opt.SegmentBytes = 4096 }
+	slow := func(d *Daemon) {
+		d.opt.SegmentBytes = 4096
+		d.times.stopBudget = time.Nanosecond // as after a kill: nothing is taken at the end
+	}
 	r := start(t, dir, slow)
 	r.rounds("owed", 0, 1)
 	r.do(eventCheckpoint("owed"), nil)
@@ -83,7 +88,6 @@ func TestOwedSessionsWakeWithoutTheJournal(t *testing.T) {
 	for i := range 40 { // other sessions push its records out of the journal
 		r.rounds(fmt.Sprintf("other%d", i), 0, 1)
 	}
-	r.d.times.stopBudget = time.Nanosecond // as after a kill: nothing is taken at the end
 	until(t, "its segment went", func() bool { return !journalHolds(t, dir, "owed") })
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
@@ -95,6 +99,34 @@ func TestOwedSessionsWakeWithoutTheJournal(t *testing.T) {
 	}
 	if !found {
 		t.Errorf("sessions at the start: %+v, want owed among them", r.status().Sessions)
+	}
+}
+
+// When the journal is lost its numbers begin anew, below those that states hold: nothing of what comes may be passed over.
+func TestNumbersBeginAnewAfterTheJournalWasLost(t *testing.T) {
+	dir := tempDir(t)
+	r := start(t, dir)
+	r.rounds("s", 0, 10)
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "journal")); err != nil {
+		t.Fatal(err)
+	}
+	r = start(t, dir, func(d *Daemon) { d.times.stopBudget = time.Nanosecond })
+	if got := r.rounds("s", 10, 2); got.Kept != wire.KeptDisk || got.Seq > 10 {
+		t.Fatalf("a round after the journal was lost: %+v, want low numbers", got)
+	}
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	list, _, err := statedir.Dir{Root: dir, FS: vfs.OS{}}.Find(t.Context(), statedir.Name{Session: "s"})
+	if err != nil || len(list) != 1 || list[0].Rounds != 12 {
+		t.Errorf("without a daemon: %d sessions, %v, want one with 12 rounds", len(list), err)
+	}
+	r = start(t, dir)
+	if got := r.session("tester", "s").MessageCount; got != 12 {
+		t.Errorf("%d rounds after two restarts, want 12", got)
 	}
 }
 

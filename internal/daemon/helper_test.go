@@ -40,6 +40,8 @@ func until(t *testing.T, what string, ok func() bool) {
 	}
 }
 
+func nopLog() *zap.Logger { return zap.NewNop() }
+
 // tempDir is short, so that the socket fits.
 func tempDir(t *testing.T) string {
 	t.Helper()

@@ -217,6 +217,9 @@ func (d *Daemon) saveActive(ctx context.Context) error {
 			keys = append(keys, s.key)
 		}
 	}
+	if ctx.Err() != nil {
+		return ctx.Err() // not all could be asked: the list that is there says more
+	}
 	return d.dir.SaveActive(keys)
 }
 

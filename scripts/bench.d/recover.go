@@ -92,7 +92,7 @@ func (b *bench) recoverRows(trials []*trial, floor, help *variant) {
 		for _, c := range t.cost {
 			rss.add(c.rss)
 		}
-		r.add(name+", peak RSS", "MB", rss)
+		r.add(name+", peak RSS", "MB", rss).worth("D2: at most 20 MB", rss.median() <= 20)
 	}
 	for _, big := range trials {
 		for _, small := range trials {
