@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -186,29 +187,28 @@ func (s *State) newCall(c Call) *Call {
 
 // pruneCalls keeps every open call up to a bound, and the newest ended ones.
 func (s *State) pruneCalls() {
-	open, ended := 0, 0
-	drop := make([]bool, len(s.Calls))
-	any := false
-	for i := len(s.Calls) - 1; i >= 0; i-- {
-		if s.Calls[i].State == CallOpen || s.Calls[i].State == CallDoubt && s.Calls[i].Death == s.Deaths {
+	matters := func(c Call) bool {
+		return c.State == CallOpen || c.State == CallDoubt && c.Death == s.Deaths
+	}
+	open, ended := -maxOpen, -maxEnded // too many by so many
+	for _, c := range s.Calls {
+		if matters(c) {
 			open++
-			drop[i] = open > maxOpen
 		} else {
 			ended++
-			drop[i] = ended > maxEnded
 		}
-		any = any || drop[i]
 	}
-	if !any {
+	if open <= 0 && ended <= 0 {
 		return
 	}
-	kept := make([]Call, 0, len(s.Calls))
-	for i, c := range s.Calls {
-		if !drop[i] {
-			kept = append(kept, c)
+	s.Calls = slices.DeleteFunc(s.Calls, func(c Call) bool {
+		n := &ended
+		if matters(c) {
+			n = &open
 		}
-	}
-	s.Calls = kept
+		*n--
+		return *n >= 0
+	})
 }
 
 // describe fills in what is known of a call's arguments.
@@ -302,7 +302,7 @@ var readers = map[string]bool{
 // lookers are shell commands that only read.
 var lookers = map[string]bool{
 	"ls": true, "cat": true, "head": true, "tail": true, "grep": true, "rg": true, "wc": true, "pwd": true, "which": true, "stat": true, "file": true, "du": true,
-	"df": true, "ps": true, "date": true, "whoami": true, "uname": true, "tree": true, "less": true, "diff": true, "cmp": true, "sleep": true, "true": true,
+	"df": true, "ps": true, "whoami": true, "uname": true, "tree": true, "diff": true, "cmp": true, "sleep": true, "true": true,
 }
 
 var gitLookers = map[string]bool{"status": true, "log": true, "diff": true, "show": true, "blame": true, "rev-parse": true, "ls-files": true, "describe": true}
@@ -328,7 +328,8 @@ func mutates(name, input string) bool {
 	return !looksOnly(args.Command + args.Cmd)
 }
 
-// looksOnly knows the plainest commands alone: one word that only reads, no redirection, no second command.
+// looksOnly knows the plainest commands alone: one word that only reads, no redirection, no second command, no option that
+// could name a file to write or a program to run.
 func looksOnly(command string) bool {
 	if strings.ContainsAny(command, ">;&|`$\n(") {
 		return false
@@ -336,6 +337,11 @@ func looksOnly(command string) bool {
 	words := strings.Fields(command)
 	if len(words) == 0 {
 		return false
+	}
+	for _, w := range words[1:] {
+		if strings.HasPrefix(w, "-o") || strings.HasPrefix(w, "--o") || strings.HasPrefix(w, "--pre") || w == "-C" {
+			return false
+		}
 	}
 	if words[0] == "git" && len(words) > 1 {
 		return gitLookers[words[1]]

@@ -163,7 +163,7 @@ func (s *State) addReply(m Message, inFile bool) {
 	}
 	twin, group := s.twin(m), s.group(m)
 	switch {
-	case !inFile && twin != nil: // the file was quicker than the hook
+	case !inFile && twin != nil: // the file was quicker than the hook, or the hook came twice
 		return
 	case twin != nil && group == nil: // the file catches up with the hook
 		twin.InFile, twin.ID, twin.Group = true, m.ID, m.Group
@@ -196,7 +196,7 @@ func (s *State) twin(m Message) *Message {
 		}
 		seen++
 		switch {
-		case o.Hash != m.Hash || o.InFile == m.InFile:
+		case o.Hash != m.Hash || o.InFile && m.InFile:
 		case o.Turn == m.Turn:
 			return o
 		case m.InFile:

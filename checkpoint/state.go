@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strings"
 	"time"
 )
@@ -345,7 +346,8 @@ func (s *State) about(e Event) {
 	if s.Ending != nil && s.Ending.Gone && !s.Live && s.Proc != nil && *s.Proc == *e.Proc {
 		return // a late event of a process that is gone
 	}
-	s.Proc, s.Live = e.Proc, true
+	s.Proc = e.Proc
+	s.Live = s.Live || e.Kind != EventEnd // a second good-bye wakes nobody
 }
 
 func (s *State) start(e Event) Effect {
@@ -479,7 +481,7 @@ func textHash(s string) uint64 {
 
 func keepNewest[T any](list []T, most int) []T {
 	if n := len(list) - most; n > 0 {
-		return append(list[:0:0], list[n:]...)
+		return slices.Delete(list, 0, n)
 	}
 	return list
 }

@@ -86,7 +86,7 @@ func (w *writer) brief() string {
 		rest = append(rest, b)
 	}
 	if n := top[1].left; n > 0 {
-		fill(w.sectionDoubt("## Older calls in doubt\n", w.g.doubts[:n], min(body, 1200)))
+		fill(w.namedCalls("## More calls in doubt\n", w.g.doubts[:n], min(body, 1200)))
 	}
 	fill(w.sectionDecisions(min(body, 1500)))
 	fill(w.sectionDone(min(body, 1200)))
@@ -160,7 +160,7 @@ func (w *writer) top(pool int, roomy bool) [4]block {
 		write        func(limit int) block
 	}{
 		{400, 46, w.sectionNow},
-		{600, 24, func(limit int) block { return w.sectionDoubt(w.doubtHead(), w.g.doubts, limit) }},
+		{600, 24, w.sectionDoubt},
 		{700, 45, w.sectionLast},
 		{300, 0, users},
 	}

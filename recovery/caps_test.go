@@ -9,7 +9,7 @@ import (
 	"belay/checkpoint"
 )
 
-// everyCap plans with each cap from 200 to 4,000 bytes (under the race detector, which is slow, with every 17th) and checks what
+// everyCap plans with each cap from 200 to 4,000 bytes (under the race detector, which is slow, with every 41st) and checks what
 // holds for all.
 func everyCap(t *testing.T, b *story, opt Options, check func(most int, r Result)) {
 	t.Helper()

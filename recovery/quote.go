@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"belay/checkpoint"
 )
@@ -11,18 +12,49 @@ import (
 // Recovered text is a record. It must not be able to end its frame, to look like a live turn, to name a tag that some agent
 // obeys, or to carry characters that people do not see.
 
+// The expressions are anchored and tried only where their first letter stands: run over whole texts they would be most of a
+// brief's cost.
 var (
 	// ownName is belay's frame name in any spelling: spaced, upper case, with another dash or an escaped one.
-	ownName = regexp.MustCompile(`(?i)belay(?:[\W_]|&#?[a-z0-9]{1,8};|%[0-9a-f]{2}|\\[ux][0-9a-f]{2,4}){0,12}record`)
+	ownName = regexp.MustCompile(`^(?i)belay(?:[\W_]|&#?[a-z0-9]{1,8};|%[0-9a-f]{2}|\\[ux][0-9a-f]{2,4}){0,12}record`)
 	// tag is what agents and models read as structure, plain or escaped.
-	tag = regexp.MustCompile(`(?i)(<|＜|﹤|&lt;?|&#0*60;?|&#x0*3c;?|\\u003c|\\x3c|%3c)(\s*[/／]?\s*)(system|user|assistant|human|developer|tool|function|hook|` +
-		`command|local-command|antml|instruction|context|session|reminder|recovered|result|invoke|environment|turn_aborted|im_start|im_end|bash-|task-|` +
-		`persisted|untrusted|budget|env|\||belay)`)
+	tag = regexp.MustCompile(`^(?i)(?:<|＜|﹤|&lt;?|&#0{0,6}60;?|&#x0{0,6}3c;?|\\u003c|\\x3c|%3c)(\s{0,8}[/／]?\s{0,8}(?:system|user|assistant|human|developer|` +
+		`tool|function|hook|command|local-command|antml|instruction|context|session|reminder|recovered|result|invoke|environment|turn_|im_start|im_end|` +
+		`bash-|task-|persisted|untrusted|budget|env|[|｜]|belay))`)
 	// square are the bracketed forms of the same: [INST], [/INST], [SYSTEM].
-	square = regexp.MustCompile(`(?i)\[(\s*/?\s*)(inst|system|sys)(\s*)\]`)
+	square = regexp.MustCompile(`^(?i)\[(\s{0,8}/?\s{0,8}(?:inst|system|sys)\s{0,8})\]`)
 	// fenceLine is a line of dashes or equal signs that poses as a border.
 	fenceLine = regexp.MustCompile(`(?m)^[ \t]*(-{3,}|={3,})`)
 )
+
+// replace puts repl in the place of each match of an anchored expression. Only what begins with a byte or rune of first is
+// tried.
+func replace(s, first string, re *regexp.Regexp, repl string) string {
+	const window = 160 // no match is longer
+	var b strings.Builder
+	for {
+		i := strings.IndexAny(s, first)
+		if i < 0 {
+			break
+		}
+		b.WriteString(s[:i])
+		s = s[i:]
+		m := re.FindStringSubmatchIndex(s[:min(len(s), window)])
+		if m == nil {
+			_, n := utf8.DecodeRuneInString(s)
+			b.WriteString(s[:n])
+			s = s[n:]
+			continue
+		}
+		b.Write(re.ExpandString(nil, repl, s, m))
+		s = s[m[1]:]
+	}
+	if b.Len() == 0 {
+		return s
+	}
+	b.WriteString(s)
+	return b.String()
+}
 
 // clean makes text harmless without changing what it says. What is clean stays as it is.
 func clean(s string) string {
@@ -40,16 +72,9 @@ func clean(s string) string {
 		}
 		return r
 	}, strings.ReplaceAll(s, "\r\n", "\n"))
-	if strings.Contains(strings.ToLower(s), "belay") { // expressions are slow, and most texts need none
-		s = ownName.ReplaceAllString(s, "belay·record")
-	}
-	if strings.ContainsAny(s, `<&\%＜﹤`) {
-		s = tag.ReplaceAllString(s, "‹$2$3")
-	}
-	if strings.Contains(s, "[") {
-		s = square.ReplaceAllString(s, "($1$2$3)")
-	}
-	return s
+	s = replace(s, "bB", ownName, "belay·record")
+	s = replace(s, `<&\%＜﹤`, tag, "‹$1")
+	return replace(s, "[", square, "($1)")
 }
 
 // hidden are the characters that change how text looks and are not seen: bidi marks, zero width, fillers, tags, variation

@@ -177,36 +177,29 @@ func (w *writer) children(room int) string {
 			lines = append(lines, fmt.Sprintf("Sub-agent %s (%s) was running.\n", word(c.Name, 60), word(c.ID, 60)))
 		}
 	}
-	if text, left := bullets("", lines, room-len(more(999))); text != "" || left == 0 {
+	if text, left := bullets("", lines, room); text != "" || left == 0 {
 		return text
 	}
-	if count := fmt.Sprintf("%d sub-agents were running.\n", len(lines)); len(count) <= room {
-		return count
+	count := "A sub-agent was running.\n"
+	if len(lines) > 1 {
+		count = fmt.Sprintf("%d sub-agents were running.\n", len(lines))
 	}
-	return ""
+	if len(count) > room {
+		return ""
+	}
+	return count
 }
 
 func more(n int) string { return fmt.Sprintf("- and %d more\n", n) }
 
-func (w *writer) doubtHead() string {
-	if w.opt.Repairs {
-		return "## In doubt\n"
-	}
-	return "## In doubt: check before you run it again\n"
-}
-
 // sectionDoubt names the newest calls and counts the others; with the least room it counts them all.
-func (w *writer) sectionDoubt(head string, list []Doubt, limit int) block {
-	if len(list) == 0 {
-		return block{}
+func (w *writer) sectionDoubt(limit int) block {
+	head, list := "## In doubt: check before you run it again\n", w.g.doubts
+	if w.opt.Repairs {
+		head = "## In doubt\n"
 	}
-	each := max(110, min(400, (limit-len(head))/len(list)))
-	lines := make([]string, len(list))
-	for i, d := range list {
-		lines[i] = w.doubtLine(d, each)
-	}
-	if text, left := bullets(head, lines, limit); text != "" {
-		return block{text: text, left: left}
+	if b := w.namedCalls(head, list, limit); b.text != "" || len(list) == 0 {
+		return b
 	}
 	count := "- 1 call\n"
 	if len(list) > 1 {
@@ -221,6 +214,20 @@ func (w *writer) sectionDoubt(head string, list []Doubt, limit int) block {
 	return block{text: head + count, left: len(list)}
 }
 
+// namedCalls is a list of calls, each with a fair part of the room.
+func (w *writer) namedCalls(head string, list []Doubt, limit int) block {
+	if len(list) == 0 {
+		return block{}
+	}
+	each := max(110, min(400, (limit-len(head))/len(list)))
+	lines := make([]string, len(list))
+	for i, d := range list {
+		lines[i] = w.doubtLine(d, each)
+	}
+	text, left := bullets(head, lines, limit)
+	return block{text: text, left: left}
+}
+
 func (w *writer) doubtLine(d Doubt, limit int) string {
 	tail := ", may have changed something"
 	if !d.Mutates {
@@ -233,7 +240,7 @@ func (w *writer) doubtLine(d Doubt, limit int) string {
 		tail += "; its process is still running"
 	case d.Process == ProcessGone:
 		tail += "; its process is gone"
-	default:
+	case limit >= 180: // where room is short, the name and the arguments say more
 		tail += "; it is not known whether its process still runs"
 	}
 	if d.background {

@@ -2,4 +2,4 @@
 
 package recovery
 
-const capStep = 17
+const capStep = 41

@@ -8,6 +8,8 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -68,8 +70,8 @@ Exit codes: 0 stopped, 1 it could not run (another one runs, no place for the so
 	return cmd
 }
 
-// serve runs a daemon to its end. When SIGHUP ended it, next are the settings of the one that follows: a daemon that stops
-// and starts keeps everything, so reloading needs nothing of its own.
+// serve runs a daemon to its end. When SIGHUP ended it, because settings changed that it cannot take over, next are the
+// settings of the one that follows: a daemon that stops and starts keeps everything.
 func (a *app) serve(ctx context.Context, c *config.Config, fromHook bool, hup <-chan os.Signal, errOut io.Writer) (next *config.Config, err error) {
 	root, err := config.StateDir(c.StateDir, os.Getenv)
 	if err != nil {
@@ -87,7 +89,8 @@ func (a *app) serve(ctx context.Context, c *config.Config, fromHook bool, hup <-
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)
-	go func() { ended <- daemon.New(opt).Run(ctx) }()
+	d := daemon.New(opt)
+	go func() { ended <- d.Run(ctx) }()
 	for {
 		select {
 		case err := <-ended:
@@ -101,11 +104,28 @@ func (a *app) serve(ctx context.Context, c *config.Config, fromHook bool, hup <-
 				log.Error("settings not read anew, the old ones stay", zap.Error(err))
 				continue
 			}
-			log.Info("settings read anew")
-			next = fresh
-			stop()
+			restart := needsRestart(c, fresh)
+			log.Info("settings read anew", zap.Bool("restart", restart))
+			if c = fresh; restart {
+				next = fresh
+				stop()
+				continue
+			}
+			d.Reload(daemonOptions(fresh, root, log))
 		}
 	}
+}
+
+// needsRestart says whether a setting changed that a running daemon does not take over (daemon.Daemon.Reload).
+func needsRestart(old, fresh *config.Config) bool {
+	before := old.Values()
+	for i, v := range fresh.Values() {
+		section, _, _ := strings.Cut(v.Key, ".")
+		if v.Value != before[i].Value && !slices.Contains([]string{"gates", "retention", "recovery", "worktree"}, section) {
+			return true
+		}
+	}
+	return false
 }
 
 // newLog writes JSON to a rotated file, and to stderr for people when that is a terminal.
@@ -144,8 +164,8 @@ func daemonOptions(c *config.Config, root string, log *zap.Logger) daemon.Option
 		Gates:     checkpoint.Gates{SparseTime: c.Gates.Sparse.Time, SparseRounds: c.Gates.Sparse.Rounds, FullTime: c.Gates.Full.Time, ForcedTime: c.Gates.Forced.Time},
 		Heartbeat: c.Heartbeat.Every,
 		Breaker:   breaker.Options{Failures: c.Breaker.Failures, Pause: c.Breaker.Pause, MaxPause: c.Breaker.MaxPause, Manual: c.Breaker.Heal == "manual"},
-		Retention: checkpoint.Policy{Count: int64(c.Retention.Count), Bytes: int64(c.Retention.Bytes), Age: c.Retention.Age},
-		Adopt:     recovery.Adopt(c.Recovery.Adopt), AdoptWindow: c.Recovery.Window, BriefBytes: c.Recovery.MaxBytes,
+		Retention: checkpoint.Policy{Count: int64(c.Retention.Count), Bytes: int64(c.Retention.Bytes), Age: c.Retention.Age}, TotalBytes: int64(c.Retention.TotalBytes),
+		Adopt: recovery.Adopt(c.Recovery.Adopt), AdoptWindow: c.Recovery.Window, BriefBytes: c.Recovery.MaxBytes,
 		SegmentBytes: int64(c.Journal.Segment), MemoryBytes: int(c.Journal.Memory), SpoolBytes: int64(c.Spool.Bytes), SpoolAge: c.Spool.Age,
 		Mirror: c.Mirror.Enabled, WorkTree: c.Worktree.Enabled, Notify: c.Watch.Notify, Poll: c.Watch.Poll, PollMax: c.Watch.PollMax,
 		Connections: c.Limits.Connections, SessionsPerMinute: c.Limits.SessionsPerMinute, IdleExit: c.Idle.Exit,

@@ -64,7 +64,7 @@ func startDaemon(t *testing.T) home {
 			t.Errorf("daemon: %v: %s", err, errOut.String())
 		}
 	})
-	if !wait(func() bool { _, err := daemonPID(h.state()); return err == nil }) {
+	if !wait(func() bool { return isReady(h.state()) }) {
 		t.Fatalf("no daemon answers: %s", errOut.String())
 	}
 	return h

@@ -104,16 +104,16 @@ func stateOf(ts *testscript.TestScript) string {
 
 // ready waits for the daemon.
 func ready(ts *testscript.TestScript, _ bool, _ []string) {
-	if !wait(func() bool { _, err := daemonPID(stateOf(ts)); return err == nil }) {
+	if !wait(func() bool { return isReady(stateOf(ts)) }) {
 		ts.Fatalf("no daemon answers")
 	}
 }
 
 // hup makes the daemon read its settings anew.
 func hup(ts *testscript.TestScript, _ bool, _ []string) {
-	pid, err := daemonPID(stateOf(ts))
+	st, err := daemonStatus(stateOf(ts))
 	ts.Check(err)
-	ts.Check(syscall.Kill(pid, syscall.SIGHUP))
+	ts.Check(syscall.Kill(st.PID, syscall.SIGHUP))
 }
 
 // until TEXT COMMAND... runs a command again and again until its output holds the text.
@@ -235,29 +235,33 @@ func fakeClaude(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv("PATH", dir+string(filepath.ListSeparator)+ts.Getenv("PATH"))
 }
 
-func daemonPID(state string) (int, error) {
+func daemonStatus(state string) (st daemon.Status, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	c, err := wire.Dial(ctx, state, "")
 	if err != nil {
-		return 0, err
+		return st, err
 	}
 	defer c.Close() // the answer is here
 	r, _, err := c.Do(ctx, wire.Request{Op: "status"}, nil)
 	if err != nil {
-		return 0, err
+		return st, err
 	}
-	var st daemon.Status
-	err = json.Unmarshal(r.Body, &st)
-	return st.PID, err
+	return st, json.Unmarshal(r.Body, &st)
+}
+
+// isReady says whether a daemon answers and has had its first heartbeat, which may take a checkpoint of its own.
+func isReady(state string) bool {
+	st, err := daemonStatus(state)
+	return err == nil && !st.Heartbeat.IsZero()
 }
 
 // stopDaemon ends the daemon of a state folder, which a test has started, directly or by an event.
 func stopDaemon(state string) {
-	pid, err := daemonPID(state)
-	if err != nil || pid <= 1 {
+	st, err := daemonStatus(state)
+	if err != nil || st.PID <= 1 {
 		return
 	}
-	_ = syscall.Kill(pid, syscall.SIGTERM) // gone already: then the next line ends at once
-	wait(func() bool { _, err := daemonPID(state); return err != nil })
+	_ = syscall.Kill(st.PID, syscall.SIGTERM) // gone already: then the next line ends at once
+	wait(func() bool { _, err := daemonStatus(state); return err != nil })
 }

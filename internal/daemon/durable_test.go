@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"belay/checkpoint/journal"
 	"belay/internal/lookup"
 	"belay/internal/statedir"
 	"belay/internal/vfs"
@@ -308,5 +309,43 @@ func (k *killed) compare() {
 		if got < c.acked.Load() || got > c.sent.Load() {
 			k.t.Errorf("client %d: %d acknowledged <= %d recovered <= %d sent does not hold", i, c.acked.Load(), got, c.sent.Load())
 		}
+	}
+}
+
+// A crash between the making of a segment and its first record leaves an empty one, whose name the next segment takes.
+func TestEmptySegmentOfACrash(t *testing.T) {
+	dir := tempDir(t)
+	r := start(t, dir)
+	last := r.rounds("s", 0, 3).Seq
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	names, err := filepath.Glob(filepath.Join(dir, "journal", "*.log"))
+	if err != nil || len(names) == 0 {
+		t.Fatalf("segments %v, %v", names, err)
+	}
+	for n := last; n < last+10; n++ { // the daemon's own records follow the last round's
+		name := filepath.Join(dir, "journal", fmt.Sprintf("%020d.log", n+1))
+		if rep, err := journal.Scan(vfs.OS{}, filepath.Join(dir, "journal"), 0, func(uint64, []byte) error { return nil }); err != nil {
+			t.Fatal(err)
+		} else if rep.Last == n {
+			if err := os.WriteFile(name, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	kill := func(d *Daemon) { d.times.stopBudget = time.Nanosecond } // nothing is saved at the end
+	r = start(t, dir, kill)
+	r.rounds("s", 3, 1)
+	if err := r.d.releaseSegments(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.rounds("s", 4, 3)
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	r = start(t, dir)
+	if got := r.session("tester", "s").MessageCount; got != 7 {
+		t.Errorf("%d rounds, want 7", got)
 	}
 }

@@ -25,7 +25,14 @@ import (
 	"belay/recovery"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if belay.path != "" {
+			_ = os.RemoveAll(filepath.Dir(belay.path)) // a temporary folder: nothing is lost if it stays
+		}
+		os.Exit(code)
+	}))
+}
 
 // patience is how long a test waits for something that must happen; only a failing test waits so long.
 const patience = 20 * time.Second
@@ -112,14 +119,11 @@ func start(t *testing.T, dir string, change ...func(*Daemon)) *running {
 			}
 		}
 	})
-	until(t, "the daemon answers", func() bool {
-		c, err := wire.Dial(context.Background(), dir, "")
-		if err != nil {
-			return false
-		}
-		_ = c.Close()
-		return true
-	})
+	select {
+	case <-d.ready:
+	case <-time.After(patience):
+		t.Fatal("the daemon is not ready")
+	}
 	return r
 }
 
@@ -306,3 +310,12 @@ const (
 	sessionB = "bbbbbbbb-bbbb-4bbb-8bbb-bbbbbbbbbbbb"
 	sessionC = "cccccccc-cccc-4ccc-8ccc-cccccccccccc"
 )
+
+func mustJSON(t *testing.T, v any) []byte {
+	t.Helper()
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"belay/checkpoint"
+	"belay/checkpoint/journal"
 	"belay/heartbeat"
 	"belay/internal/proc"
 	"belay/internal/vfs"
@@ -166,21 +167,23 @@ func (d *Daemon) followJournal(ctx context.Context) {
 }
 
 func (d *Daemon) releaseSegments(ctx context.Context) error {
-	if d.journal.Health().Err != nil {
+	list := d.journal.Sealed()
+	if len(list) == 0 || d.journal.Health().Err != nil {
 		return nil // later
 	}
-	for _, seg := range d.journal.Sealed() {
-		if err := d.saveThrough(ctx, seg.Last); err != nil {
-			return err
-		}
-		if err := d.saveActive(ctx); err != nil {
-			return err
-		}
-		if err := d.journal.Release(seg.Last); err != nil {
-			return err
+	for i, seg := range list {
+		// A crash before its first record left this one. The segment that is being written has taken its name, and Release
+		// would remove that: it has to wait until both are on the list.
+		taken := func(s journal.Segment) bool { return s.First == seg.First }
+		if seg.Last < seg.First && !slices.ContainsFunc(list[i+1:], taken) {
+			return nil
 		}
 	}
-	return nil
+	last := list[len(list)-1].Last
+	if err := errors.Join(d.saveThrough(ctx, last), d.saveActive(ctx)); err != nil {
+		return err
+	}
+	return d.journal.Release(last)
 }
 
 // saveThrough saves every active session that has events up to a number which its file does not hold.

@@ -414,8 +414,8 @@ func TestD13TheFolderIsClosedToOthersFirst(t *testing.T) {
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Listen(dir); err == nil {
-		t.Error("Listen took a folder that is open to all")
+	if err := ownFolder(dir); err == nil {
+		t.Error("a socket would be made in a folder that is open to all")
 	}
 	r := start(t, dir) // the daemon closes a folder of its own first
 	r.rounds("s", 0, 1)

@@ -5,6 +5,10 @@ package lab
 import (
 	"maps"
 	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,6 +22,54 @@ const (
 	quick  = "echo step-one > step1.txt"
 	slow   = "touch started.flag; sleep 60; touch finished.flag"
 )
+
+const claudeVar = "BELAY_LAB_CLAUDE"
+
+// userSettings are a user's own, in a form that no program would write, so that a restored file is known to be the same.
+const userSettings = "{\n   \"permissions\":  {\"allow\": [ \"Bash\",\"Read\" , \"Agent\" ]},\n\t\"includeCoAuthoredBy\": false }  \n\n"
+
+func newHome(t *testing.T) *home {
+	t.Helper()
+	return newHomeOf(t, program{name: "claude-code", env: claudeVar, dir: ".claude", files: ".claude/projects/*/*.jsonl",
+		setup: func(h *home) { h.write(".claude/settings.json", userSettings) },
+		vars: func(h *home) []string {
+			return []string{"ANTHROPIC_BASE_URL=" + h.url, "ANTHROPIC_API_KEY=test", "DISABLE_AUTOUPDATER=1", "DISABLE_TELEMETRY=1",
+				"DISABLE_ERROR_REPORTING=1", "DISABLE_BUG_COMMAND=1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1"}
+		},
+		args: []string{"-p", "--model", "claude-sonnet-4-5"},
+		pid:  claudePID,
+	})
+}
+
+// claudePID tells the process by the file that Claude Code names by it.
+func claudePID(a *agent) int {
+	names, err := filepath.Glob(a.h.path(".claude/sessions/*.json"))
+	if err != nil {
+		a.h.t.Fatal(err)
+	}
+	for _, n := range names {
+		pid, err := strconv.Atoi(strings.TrimSuffix(filepath.Base(n), ".json"))
+		if err == nil && slices.Contains(a.h.processes(), pid) {
+			return pid
+		}
+	}
+	return 0
+}
+
+func (h *home) settings() string { return h.path(".claude/settings.json") }
+
+var hookTime = regexp.MustCompile(`belay-hook claude-code Stop","durationMs":([0-9]+)`)
+
+// hookTimes are what the agent measured of its Stop hooks, in milliseconds.
+func (h *home) hookTimes() []string {
+	var list []string
+	for _, data := range h.readTranscripts() {
+		for _, m := range hookTime.FindAllSubmatch(data, -1) {
+			list = append(list, string(m[1]))
+		}
+	}
+	return list
+}
 
 // TestClaudeTwoRounds is an ordinary day: two prompts with a kill of the daemon between them, and a new session after a
 // clean end. Nobody needs to be told anything.

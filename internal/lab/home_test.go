@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,22 +32,32 @@ const (
 	longWait = 30 * time.Second // for a file, a request, a state
 )
 
-// userSettings are a user's own, in a form that no program would write, so that a restored file is known to be the same.
-const userSettings = "{\n   \"permissions\":  {\"allow\": [ \"Bash\",\"Read\" , \"Agent\" ]},\n\t\"includeCoAuthoredBy\": false }  \n\n"
+// program is an agent under proof: what the cases of all agents need to know of it.
+type program struct {
+	name  string                 // belay's word for it
+	env   string                 // the variable that names its program
+	dir   string                 // its own folder in the home
+	files string                 // where its transcripts lie in the home: a pattern
+	setup func(h *home)          // writes what a user of it has, before belay is installed
+	vars  func(h *home) []string // its environment, beside what every program here gets
+	args  []string               // before those of a run
+	pid   func(a *agent) int     // its own process when that is not the one started; 0 for that one
+}
 
 // home is one case's world: a home folder, a project, a model, and belay wired in by its own install command.
 type home struct {
 	t     *testing.T
+	prog  program
 	dir   string
 	proj  string
 	model *Model
 	url   string
 }
 
-func newHome(t *testing.T) *home {
+func newHomeOf(t *testing.T, prog program) *home {
 	t.Helper()
-	if os.Getenv(claudeVar) == "" {
-		t.Skip("the real Claude Code is not here: run scripts/lab, or set " + claudeVar + " to its program")
+	if os.Getenv(prog.env) == "" {
+		t.Skipf("the real %s is not here: run scripts/lab %s, or set %s to its program", prog.name, prog.name, prog.env)
 	}
 	dir, err := os.MkdirTemp("", "lab-") // short: a socket's path has a bound
 	if err != nil {
@@ -57,7 +66,7 @@ func newHome(t *testing.T) *home {
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		t.Fatal(err)
 	}
-	h := &home{t: t, dir: dir, proj: filepath.Join(dir, "proj"), model: new(Model)}
+	h := &home{t: t, prog: prog, dir: dir, proj: filepath.Join(dir, "proj"), model: new(Model)}
 	server := httptest.NewServer(h.model)
 	h.url = server.URL
 	t.Cleanup(func() {
@@ -75,30 +84,36 @@ func newHome(t *testing.T) *home {
 			t.Error(err)
 		}
 	})
-	for _, d := range []string{h.proj, h.path(".claude"), h.path("tmp")} {
+	for _, d := range []string{h.proj, h.path(prog.dir), h.path("tmp")} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(h.settings(), []byte(userSettings), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := h.belay("install", "claude-code"); err != nil {
+	prog.setup(h)
+	if out, err := h.belay("install", prog.name); err != nil {
 		t.Fatalf("belay install: %v\n%s", err, out)
 	}
 	return h
 }
 
 func (h *home) path(name string) string { return filepath.Join(h.dir, name) }
-func (h *home) settings() string        { return h.path(".claude/settings.json") }
 func (h *home) state() string           { return h.path(".local/state/belay") }
+
+// write puts a file of the user's into the home.
+func (h *home) write(name, text string) {
+	h.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(h.path(name)), 0o700); err != nil {
+		h.t.Fatal(err)
+	}
+	if err := os.WriteFile(h.path(name), []byte(text), 0o600); err != nil {
+		h.t.Fatal(err)
+	}
+}
 
 // env is the whole environment of every program here: nothing of the caller's gets in.
 func (h *home) env() []string {
-	return []string{"HOME=" + h.dir, "TMPDIR=" + h.path("tmp"), "PATH=" + os.Getenv(binVar) + ":" + os.Getenv("PATH"),
-		"LANG=C.UTF-8", "TERM=dumb", "TZ=UTC", "USER=lab", "SHELL=/bin/bash", "BELAY_LOG_LEVEL=debug",
-		"ANTHROPIC_BASE_URL=" + h.url, "ANTHROPIC_API_KEY=test", "DISABLE_AUTOUPDATER=1", "DISABLE_TELEMETRY=1",
-		"DISABLE_ERROR_REPORTING=1", "DISABLE_BUG_COMMAND=1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1"}
+	return append([]string{"HOME=" + h.dir, "TMPDIR=" + h.path("tmp"), "PATH=" + os.Getenv(binVar) + ":" + os.Getenv("PATH"),
+		"LANG=C.UTF-8", "TERM=dumb", "TZ=UTC", "USER=lab", "SHELL=/bin/bash", "BELAY_LOG_LEVEL=debug"}, h.prog.vars(h)...)
 }
 
 // belay runs a command of belay's in the project folder and gives its stdout.
@@ -211,7 +226,7 @@ func (h *home) transcripts(text string) bool {
 }
 
 func (h *home) readTranscripts() [][]byte {
-	names, err := filepath.Glob(h.path(".claude/projects/*/*.jsonl"))
+	names, err := filepath.Glob(h.path(h.prog.files))
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -226,24 +241,11 @@ func (h *home) readTranscripts() [][]byte {
 	return list
 }
 
-var hookTime = regexp.MustCompile(`belay-hook claude-code Stop","durationMs":([0-9]+)`)
-
-// hookTimes are what the agent measured of its Stop hooks, in milliseconds.
-func (h *home) hookTimes() []string {
-	var list []string
-	for _, data := range h.readTranscripts() {
-		for _, m := range hookTime.FindAllSubmatch(data, -1) {
-			list = append(list, string(m[1]))
-		}
-	}
-	return list
-}
-
 // agentFiles are the agent's files, each with a hash of its text, its mode and its time.
 func (h *home) agentFiles() map[string]string {
 	h.t.Helper()
 	files := map[string]string{}
-	err := filepath.WalkDir(h.path(".claude"), func(path string, e fs.DirEntry, err error) error {
+	err := filepath.WalkDir(h.path(h.prog.dir), func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
@@ -275,7 +277,7 @@ type agent struct {
 	from int           // main requests before it
 }
 
-// start runs Claude Code with one prompt, without a terminal.
+// start runs the agent with one prompt, without a terminal.
 func (h *home) start(args ...string) *agent {
 	h.t.Helper()
 	a := &agent{h: h, out: h.path(fmt.Sprintf("run-%d.out", time.Now().UnixNano())), done: make(chan struct{}), from: len(h.model.Main())}
@@ -284,7 +286,7 @@ func (h *home) start(args ...string) *agent {
 		h.t.Fatal(err)
 	}
 	defer out.Close()
-	a.cmd = exec.Command(os.Getenv(claudeVar), append([]string{"-p", "--model", "claude-sonnet-4-5"}, args...)...)
+	a.cmd = exec.Command(os.Getenv(h.prog.env), slices.Concat(h.prog.args, args)...)
 	a.cmd.Dir, a.cmd.Env, a.cmd.Stdout, a.cmd.Stderr = h.proj, h.env(), out, out
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := a.cmd.Start(); err != nil {
@@ -307,7 +309,7 @@ func (a *agent) wait() int {
 	select {
 	case <-a.done:
 	case <-time.After(longRun):
-		a.h.t.Fatalf("claude still runs after %v; it printed:\n%s", longRun, a.printed())
+		a.h.t.Fatalf("%s still runs after %v; it printed:\n%s", a.h.prog.name, longRun, a.printed())
 	}
 	return a.cmd.ProcessState.ExitCode()
 }
@@ -325,24 +327,19 @@ func (h *home) run(args ...string) Request {
 	h.t.Helper()
 	a := h.start(args...)
 	if code := a.wait(); code != 0 {
-		h.t.Fatalf("claude %q: exit %d, want 0\n%s", args, code, a.printed())
+		h.t.Fatalf("%s %q: exit %d, want 0\n%s", h.prog.name, args, code, a.printed())
 	}
 	list := h.model.Main()
 	if len(list) == a.from {
-		h.t.Fatalf("claude %q asked the model nothing; it printed:\n%s", args, a.printed())
+		h.t.Fatalf("%s %q asked the model nothing; it printed:\n%s", h.prog.name, args, a.printed())
 	}
 	return list[a.from]
 }
 
-// pid is the agent's own process: the program may have been started by a launcher. Claude Code leaves a file named by it.
+// pid is the agent's own process: the program may have been started by a launcher.
 func (a *agent) pid() int {
-	names, err := filepath.Glob(a.h.path(".claude/sessions/*.json"))
-	if err != nil {
-		a.h.t.Fatal(err)
-	}
-	for _, n := range names {
-		pid, err := strconv.Atoi(strings.TrimSuffix(filepath.Base(n), ".json"))
-		if err == nil && slices.Contains(a.h.processes(), pid) {
+	if a.h.prog.pid != nil {
+		if pid := a.h.prog.pid(a); pid != 0 {
 			return pid
 		}
 	}

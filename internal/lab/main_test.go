@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -16,15 +17,16 @@ import (
 	"go.uber.org/goleak"
 )
 
-const (
-	claudeVar = "BELAY_LAB_CLAUDE" // the agent's program
-	binVar    = "BELAY_LAB_BIN"    // belay and belay-hook, built by the outer run
-)
+// programVars name the agents' programs: one that is set makes this a run with the real agent.
+var programVars = []string{claudeVar, piVar, "BELAY_LAB_OPENCLAW", "BELAY_LAB_CODEX", "BELAY_LAB_GEMINI", "BELAY_LAB_OPENCODE"}
+
+const binVar = "BELAY_LAB_BIN" // belay and belay-hook, built by the outer run
 
 // TestMain runs the tests with the real agent in a network that has loopback alone, when it may make one: then nothing of
 // what the agent does can leave the machine. belay is built before, because that may need modules.
 func TestMain(m *testing.M) {
-	if os.Getenv(claudeVar) == "" || os.Getenv(binVar) != "" {
+	absent := !slices.ContainsFunc(programVars, func(name string) bool { return os.Getenv(name) != "" })
+	if absent || os.Getenv(binVar) != "" {
 		os.Exit(run(m))
 	}
 	code, err := outer(m)

@@ -1,5 +1,5 @@
 // Package lab proves belay with real agent programs. It holds a fake model, an http.Handler that speaks as much of the
-// Anthropic Messages API as Claude Code asks for, and in its tests the runs of the real program against it: hooks,
+// Anthropic Messages and the OpenAI Chat Completions API as the agents ask for, and in its tests the runs of the real program against it: hooks,
 // transcript, daemon and brief as a user has them, with a kill -9 in between.
 //
 // The fake model answers from a script and keeps every request, so that a test can say what reached the model. It promises
@@ -62,6 +62,7 @@ type body struct {
 	Messages []struct {
 		Role    string `json:"role"`
 		Content any    `json:"content"`
+		Calls   any    `json:"tool_calls"` // Chat Completions
 	} `json:"messages"`
 }
 
@@ -96,7 +97,7 @@ func (m *Model) Holding() int {
 func (r Request) Count(text string) int {
 	n := strings.Count(texts(r.body.System), text)
 	for _, msg := range r.body.Messages {
-		n += strings.Count(texts(msg.Content), text)
+		n += strings.Count(texts(msg.Content), text) + strings.Count(texts(msg.Calls), text)
 	}
 	return n
 }
@@ -105,7 +106,7 @@ func (r Request) Count(text string) int {
 func (r Request) Text() string {
 	var b strings.Builder
 	for _, msg := range r.body.Messages {
-		fmt.Fprintf(&b, "%s: %s\n", msg.Role, texts(msg.Content))
+		fmt.Fprintf(&b, "%s: %s\n", msg.Role, texts(msg.Content)+texts(msg.Calls))
 	}
 	return b.String()
 }
@@ -197,6 +198,10 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if strings.HasSuffix(r.URL.Path, "/messages/count_tokens") {
 		writeJSON(w, http.StatusOK, map[string]any{"input_tokens": len(data)/4 + 1})
+		return
+	}
+	if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/chat/completions") {
+		m.chat(w, r, data)
 		return
 	}
 	if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/messages") {

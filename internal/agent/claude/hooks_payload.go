@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"belay/checkpoint"
+	"belay/internal/jsonedit"
 	"belay/internal/redact"
 )
 
@@ -42,21 +43,21 @@ func parsePayload(b []byte, cut bool) (payload, error) {
 
 // salvage reads as many members as stand in a broken object.
 func salvage(b []byte) payload {
-	start := skipSpace(b, 0)
+	start := jsonedit.SkipSpace(b, 0)
 	if start >= len(b) || b[start] != '{' {
 		return nil
 	}
 	p := payload{}
-	members, _ := scanMembers(b, start)
+	members, _ := jsonedit.Members(b, start)
 	for _, m := range members {
-		if m.end >= 0 {
-			if raw := b[m.value:m.end]; json.Valid(raw) {
-				p[m.key] = raw
+		if m.End >= 0 {
+			if raw := b[m.Value:m.End]; json.Valid(raw) {
+				p[m.Key] = raw
 			}
 			continue
 		}
-		if head, ok := headOf(b[m.value:]); ok {
-			p[m.key] = head
+		if head, ok := headOf(b[m.Value:]); ok {
+			p[m.Key] = head
 		}
 	}
 	return p

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"belay/internal/agent"
+	"belay/internal/jsonedit"
 	"belay/internal/vfs"
 )
 
@@ -260,15 +261,10 @@ func undo(s settings, rec record) (agent.Change, []byte, error) {
 		return c, nil, nil
 	}
 	c.Action, c.Detail = "change", "belay's hooks taken out, the rest kept"+s.note()
-	if len(rec.Written) > 0 && !rec.Existed && emptyObject(next) {
+	if len(rec.Written) > 0 && !rec.Existed && jsonedit.Empty(next) {
 		c.Action, c.Detail = "remove", "was made by install"+s.note()
 	}
 	return c, next, nil
-}
-
-func emptyObject(b []byte) bool {
-	s, err := parseSettings(b)
-	return err == nil && len(s.members) == 0
 }
 
 // removeSettings removes what Install made: the file, and the folder when nothing else came into it.

@@ -30,8 +30,7 @@ func (a *Agent) Check(p agent.Paths) []string {
 	case !s.exists:
 		return append(found, fmt.Sprintf("%s is not there: no hook is installed", s.path))
 	}
-	parsed, err := parseSettings(s.text)
-	if err != nil {
+	if _, err := hooks().Handlers(s.text, ""); err != nil {
 		return append(found, fmt.Sprintf("%s: %v", s.path, err))
 	}
 	if flagOf(s.text, "disableAllHooks") {
@@ -40,7 +39,7 @@ func (a *Agent) Check(p agent.Paths) []string {
 	want := wanted(p, v, known)
 	for _, e := range hookEvents() {
 		if g, ok := want[e.name]; ok {
-			found = append(found, parsed.checkEvent(e.name, g, p)...)
+			found = append(found, checkEvent(s.text, e.name, g, p)...)
 		}
 	}
 	return found
@@ -48,12 +47,11 @@ func (a *Agent) Check(p agent.Paths) []string {
 
 // checkEvent compares an event's hooks with what belay would write. Either form is right: a file may be shared by
 // machines with different versions.
-func (s settingsText) checkEvent(event string, want group, p agent.Paths) []string {
-	ev, ok := find(s.events, event)
-	if !ok || s.b[ev.value] != '[' {
-		return []string{event + ": hook is missing"}
+func checkEvent(text []byte, event string, want group, p agent.Paths) []string {
+	own, err := hooks().Handlers(text, event)
+	if err != nil {
+		return []string{err.Error()}
 	}
-	own := ownHandlers(s.b, scanElements(s.b, ev.value))
 	switch len(own) {
 	case 0:
 		return []string{event + ": hook is missing"}
@@ -61,7 +59,7 @@ func (s settingsText) checkEvent(event string, want group, p agent.Paths) []stri
 	default:
 		return []string{fmt.Sprintf("%s: hook is there %d times", event, len(own))}
 	}
-	raw := s.b[own[0].handlers[own[0].n].start:own[0].handlers[own[0].n].end]
+	raw := own[0].Text
 	var found []string
 	argv, _ := argvOf(raw)
 	if argv[0] != p.Hook {
@@ -78,7 +76,7 @@ func (s settingsText) checkEvent(event string, want group, p agent.Paths) []stri
 	}
 	var g struct{ Matcher string }
 	// A matcher of another type is as wrong as a narrow one.
-	if err := json.Unmarshal(s.b[own[0].at.start:own[0].at.end], &g); err != nil || g.Matcher != want.Matcher && g.Matcher != "" && g.Matcher != "*" {
+	if err := json.Unmarshal(own[0].GroupText, &g); err != nil || g.Matcher != want.Matcher && g.Matcher != "" && g.Matcher != "*" {
 		found = append(found, fmt.Sprintf("%s: hook's matcher %q leaves calls out", event, g.Matcher))
 	}
 	return found

@@ -1,0 +1,174 @@
+package gemini
+
+import (
+	"bytes"
+	"encoding/json"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"belay/checkpoint"
+	"belay/internal/jsonl"
+	"belay/internal/redact"
+)
+
+// Bounds of what the program names. Nothing longer is real.
+const (
+	maxName = 200
+	maxID   = 256
+	maxPath = 4096
+)
+
+// Blocks that the program puts into a user message. What a hook gave is escaped in it (< is &lt;), so that its end is
+// always the real one.
+const (
+	hookOpen     = "<hook_context>"
+	hookClose    = "</hook_context>"
+	sessionOpen  = "<session_context>"
+	snapshotOpen = "<state_snapshot>"
+	fileContents = "\n--- Content from referenced files ---"
+)
+
+// Words of the program's own in the model's role.
+const (
+	thanksForSummary = "Got it. Thanks for the additional context!"
+	interruptedReply = "[The previous response was interrupted before it completed.]"
+)
+
+// command is a line that the program carries out itself and the model never sees.
+var command = regexp.MustCompile(`^[/?][A-Za-z][A-Za-z0-9:_-]*(?:\s|$)`)
+
+// personal is what a person said in a user message; aside is set for a command to the program. Hook and transcript go
+// through it alike, so that both tell of one prompt with the same words.
+func personal(raw string) (said string, aside bool) {
+	for {
+		before, rest, found := strings.Cut(raw, hookOpen)
+		if !found {
+			break
+		}
+		_, after, closed := strings.Cut(rest, hookClose)
+		if raw = before + after; !closed {
+			raw = before // cut short: the block goes to the end
+		}
+	}
+	raw, _, _ = strings.Cut(raw, fileContents)
+	raw = strings.TrimSpace(raw)
+	if strings.HasPrefix(raw, sessionOpen) || strings.HasPrefix(raw, "Here is the user's editor context as a JSON") ||
+		strings.HasPrefix(raw, "Here is a summary of changes in the user's editor context") {
+		return "", false
+	}
+	said = strings.TrimSpace(words(raw, checkpoint.CutText))
+	return said, command.MatchString(said)
+}
+
+// words makes text fit to keep: without blocks of belay's own, control characters and secrets, and cut to most bytes.
+func words(s string, most int) string { return redact.Cut(jsonl.Clean(withoutOwn(s)), most) }
+
+// ident makes a name that the file gives safe to keep, and of a bounded length.
+func ident(s string) string {
+	s = jsonl.Clean(s)
+	if len(s) <= maxID {
+		return s
+	}
+	return strings.ToValidUTF8(s[:64], "") + "#" + strconv.FormatUint(checkpoint.Hash(s), 16)
+}
+
+// The frame of belay's own blocks, as checkpoint.Frame writes it, as it looks inside JSON at any depth, and as the program
+// escapes what a hook gave it.
+const (
+	lt    = `(?:<|&lt;|\\+u003c)`
+	gt    = `(?:>|&gt;|\\+u003e)`
+	quote = `(?:\\*"|&quot;)`
+)
+
+var (
+	ownOpen  = regexp.MustCompile(lt + `belay-record k=` + quote + `([^"\\<>&]{1,64})` + quote + gt)
+	ownClose = regexp.MustCompile(lt + `/belay-record k=` + quote + `([^"\\<>&]{1,64})` + quote + gt)
+)
+
+// withoutOwn takes belay's own blocks out of a text. A block whose end is missing goes to the end of the text.
+func withoutOwn(s string) string {
+	if !strings.Contains(s, "belay-record") {
+		return s
+	}
+	var kept strings.Builder
+	for {
+		at := ownOpen.FindStringSubmatchIndex(s)
+		if at == nil {
+			kept.WriteString(s)
+			return kept.String()
+		}
+		kept.WriteString(s[:at[0]])
+		marker := s[at[2]:at[3]]
+		for s = s[at[1]:]; ; { // a block holds no closing marker but its own, unless the text was made to mislead
+			to := ownClose.FindStringSubmatchIndex(s)
+			if to == nil {
+				return kept.String()
+			}
+			closed := s[to[2]:to[3]] == marker
+			if s = s[to[1]:]; closed {
+				break
+			}
+		}
+	}
+}
+
+// ownMarkers finds belay's own blocks anywhere in a record.
+func ownMarkers(data []byte) (markers []string) {
+	if !bytes.Contains(data, []byte("belay-record")) {
+		return nil
+	}
+	for _, m := range ownOpen.FindAllSubmatch(data, -1) {
+		if marker := string(m[1]); !slices.Contains(markers, marker) {
+			markers = append(markers, marker)
+		}
+	}
+	return markers
+}
+
+// toolText is a tool's input or output as text: a string's words, any other value as compact JSON.
+func toolText(raw json.RawMessage) string {
+	if len(raw) == 0 || string(raw) == "null" {
+		return ""
+	}
+	var s string
+	if raw[0] == '"' && json.Unmarshal(raw, &s) == nil {
+		return words(s, checkpoint.CutTool)
+	}
+	var compact bytes.Buffer
+	if json.Compact(&compact, raw) != nil {
+		return words(string(raw), checkpoint.CutTool)
+	}
+	return words(compact.String(), checkpoint.CutTool)
+}
+
+// exitCode is the line that the shell tool writes for a command that failed; the program itself calls such a call a success.
+var exitCode = regexp.MustCompile(`(?m)^(?:Exit Code: [1-9][0-9]*|Exit Code: -[0-9]+|Signal: \S+)$`)
+
+// commandFailed says whether a shell tool's output tells of a failure. The line stands at its end, before the process group.
+func commandFailed(tool, output string) bool {
+	return tool == "run_shell_command" && exitCode.MatchString(output[max(len(output)-512, 0):])
+}
+
+// stamp is a time of the program's, or zero.
+func stamp(s string) time.Time {
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+// realPath follows links where the path leads somewhere on this machine. A relative one is not ours to complete.
+func realPath(path string) string {
+	if !filepath.IsAbs(path) {
+		return path
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return filepath.Clean(path)
+}

@@ -1,0 +1,5 @@
+//go:build linux
+
+package lab
+
+const piVar = "BELAY_LAB_PI"
