@@ -138,6 +138,8 @@ func TestRoundsCountOnceFromBothWitnesses(t *testing.T) {
 		{"equal prompts in turn", "P go, F go, A x, E, S x, P go, F go, A x, E, S x", 2, false, "user: go | assistant: x | user: go | assistant: x"},
 		{"equal prompts, hooks silent, then back", "F go, A x, E, later, F b, A y, E, later, P go, F go, S x, A x, E", 3, false,
 			"user: go | assistant: x | user: b | assistant: y | user: go | assistant: x"},
+		{"equal prompts, hooks back before the file", "F go, A x, E, later, F b, A y, E, later, P go, S z", 3, false,
+			"user: go | assistant: x | user: b | assistant: y | user: go | assistant: z"},
 		{"H06 prompt and stop doubled", "P go, P go, S done, S done", 1, false, "user: go | assistant: done"},
 		{"next prompt ends a turn", "P a, P b, S y", 2, false, "user: a | user: b | assistant: y"},
 		{"a Stop twice in a turn", "P a, S x, T c, Z c, S y", 1, false, "user: a | assistant: x | assistant: y"},
@@ -213,8 +215,11 @@ func TestFirstSightBeforeAnOpenPrompt(t *testing.T) {
 		list = append(list, Entry{ID: fmt.Sprint("u", i), Kind: EntryUser, Text: fmt.Sprint("old ", i)}, Entry{ID: fmt.Sprint("a", i), Kind: EntryAssistant, Text: fmt.Sprint("answer ", i)},
 			Entry{ID: fmt.Sprint("e", i), Kind: EntryTurnEnd})
 	}
-	list = append(list, Entry{ID: "new", Kind: EntryUser, Text: "newest"})
-	e := f.event(Event{Kind: EventEntries, Entries: list, First: true, Skipped: 1000, Cursor: "c"})
+	e := f.event(Event{Kind: EventEntries, Entries: list, First: true, Skipped: 1000})
+	if last := f.s.Messages[len(f.s.Messages)-1]; last.Text != "newest" {
+		t.Errorf("half-way the newest message is %q, want the prompt that waits", last.Text)
+	}
+	f.event(Event{Kind: EventEntries, Entries: []Entry{{ID: "new", Kind: EntryUser, Text: "newest"}}, First: true, Cursor: "c"})
 	if e.Force != CauseFirstSight || e.Round || f.s.Rounds != 0 || f.s.Skipped != 1000 {
 		t.Errorf("first sight: effect %+v, %d rounds, %d skipped, want one FULL, no rounds, 1000", e, f.s.Rounds, f.s.Skipped)
 	}

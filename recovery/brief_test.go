@@ -52,6 +52,15 @@ func TestTaskThatIsTheNewestPrompt(t *testing.T) {
 	once(t, text, "The task was: ship release 2\n", "fix it, whatever it takes")
 }
 
+func TestNowStaysShort(t *testing.T) {
+	b := newStory().user("a plain prompt").event(checkpoint.Event{Kind: checkpoint.EventTask, Text: strings.Repeat("a long task ", 300)}).dies()
+	_, now, _ := strings.Cut(b.plan(t, Options{}).Text, "## Now\n")
+	now, _, _ = strings.Cut(now, "\n## ")
+	if len(now) < 400 || len(now) > 600 {
+		t.Errorf("got %d bytes, want up to 600 of them used for a long task:\n%s", len(now), now)
+	}
+}
+
 // TestLongLastAnswer: shortened in the first 2 KB, at length below where there is room, and else once.
 func TestLongLastAnswer(t *testing.T) {
 	answer := "It begins here. " + strings.Repeat("ü and more. ", 220) + "It ends here."

@@ -111,6 +111,19 @@ func TestO01LastTurnsPresentTheRestCounted(t *testing.T) {
 	}
 }
 
+// P37: the user's words have a share of their own, from before the conversation that fits.
+func TestP37UsersWordsHaveTheirOwnShare(t *testing.T) {
+	text := fromFile(t, "O01-many-turns.jsonl").plan(t, Options{Start: StartManual}).Text
+	_, user, _ := strings.Cut(text, "## User said\n")
+	user, earlier, _ := strings.Cut(user, "## Earlier messages\n")
+	if older := strings.Count(user, "> turn "); older < 3 {
+		t.Errorf("got %d of the user's words from before the conversation that fits, want 3 or more:\n%s", older, text)
+	}
+	if n := strings.Count(earlier, "the user had said\n"); n < 3 {
+		t.Errorf("got %d of the user's words in the conversation, want 3 or more:\n%s", n, text)
+	}
+}
+
 func TestM07TheUsersWordsOutliveOneHugeResult(t *testing.T) {
 	r := fromFile(t, "M07-one-huge-result.jsonl").plan(t, Options{Start: StartManual, MaxBytes: 4096})
 	sound(t, r, 4096)

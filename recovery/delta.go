@@ -39,7 +39,7 @@ func (w *writer) pick(list []Said, room int, small bool) block {
 		tool := m.Role == string(checkpoint.RoleTool)
 		text, cut := w.deltaEntry(m, room, small, !tool && shown == 0)
 		if tool && shown == 0 && newerWords(list[:i]) {
-			if false {
+			if len(text) > lines {
 				continue
 			}
 			lines -= len(text)

@@ -44,6 +44,9 @@ func harmless(t *testing.T, evil, text string) {
 	if !utf8.ValidString(text) {
 		t.Errorf("%q: no valid UTF-8: %q", evil, text)
 	}
+	if i := strings.IndexAny(text, "\u00ad\u115f\u200b\u200d\u200e\u2028\u202e\u2060\u2066\u3164\ufe00\ufe0f\ufeff\U000e0001\U000e0041\U000e0061\U000e0100"); i >= 0 {
+		t.Errorf("%q: a character that nobody sees got through at %d: %q", evil, i, text)
+	}
 	low := strings.ToLower(text)
 	for _, name := range []string{"belay-record", "belay_record", "belay record", "belayrecord", "[inst]", "[/inst]", "[system]"} {
 		if strings.Contains(low, name) {

@@ -130,6 +130,10 @@ func TestOwedBriefLeavesOutThePromptThatCarriesIt(t *testing.T) {
 	if r := filed.plan(t, Options{Start: StartResume}); r.Text != "" {
 		t.Errorf("nothing but the prompt itself is unfiled, got:\n%s", r.Text)
 	}
+	// A prompt that has its answer, or that the transcript holds, is not being said at this moment.
+	has(t, owed(StartUp).answer("it was never released").plan(t, Options{}).Text, "third:", "it was never released")
+	inFile := owed(StartUp).file(checkpoint.Entry{ID: "u3", Kind: checkpoint.EntryUser, Text: "third: what happened to my release?"})
+	has(t, inFile.plan(t, Options{}).Text, "third:")
 	// Once it is owed no more, it is the record's.
 	done := owed(StartUp).event(checkpoint.Event{Kind: checkpoint.EventGiven, Marker: "m"})
 	has(t, done.dies().plan(t, Options{}).Text, "third:")
@@ -147,7 +151,7 @@ func TestCompactGivesTheUsersWordsWhole(t *testing.T) {
 		once(t, r.Text, string(rune('a'+i))+"-end")
 	}
 	has(t, r.Text, "no new dependency", "make release", "compacted")
-	lacks(t, r.Text, "an answer", "good-bye", "## Already done", "## Last answer")
+	lacks(t, r.Text, "an answer", "good-bye", "last sign", "## Already done", "## Last answer")
 }
 
 func TestHowItEnded(t *testing.T) {

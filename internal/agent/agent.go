@@ -125,6 +125,13 @@ type Installer interface {
 	Check(p Paths) []string
 }
 
+// Truster is the part of an Agent that runs hooks only once a person has said that they may: Trust says so in the agent's
+// own settings, for belay's hooks as Install wrote them and for nothing else. It is called only when a person asks for it.
+// It is idempotent, changes nothing when dryRun is set, and Uninstall takes back what it wrote.
+type Truster interface {
+	Trust(p Paths, dryRun bool) ([]Change, error)
+}
+
 // Recogniser is the part of an Agent that knows its transcripts by their beginning, for `--transcript` without `--agent`.
 type Recogniser interface {
 	// Recognise says whether a file that begins with head (up to 64 KB) is one of this agent's transcripts.

@@ -4,7 +4,7 @@
 // The scanner trusts that the text is JSON (ask json.Valid), except that it may end anywhere. On top of it, Hooks edits
 // the one form that several agents share: {"hooks": {"<event>": [{"matcher": "..", "hooks": [{..}]}]}}.
 //
-// It reads and writes no file.
+// Files puts an edited text in place, of whatever kind, and keeps the way back to the very bytes that were there before.
 package jsonedit
 
 import (

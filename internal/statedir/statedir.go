@@ -266,8 +266,28 @@ func (d Dir) Find(ctx context.Context, n Name) ([]*checkpoint.State, Report, err
 			found = append(found, s)
 		}
 	}
+	if len(found) == 0 && n.Session == "" && n.Workspace != "" {
+		found = nearest(states, n)
+	}
 	sortNewest(found)
 	return found, rep, nil
+}
+
+// nearest gives the sessions of the nearest folder above the one that is named: agents are asked about from sub-folders.
+func nearest(states map[checkpoint.Key]*checkpoint.State, n Name) []*checkpoint.State {
+	for folder := n.Workspace; folder != filepath.Dir(folder); {
+		folder = filepath.Dir(folder)
+		var found []*checkpoint.State
+		for _, s := range states {
+			if above := (Name{n.Agent, n.Session, n.Child, folder}); above.Matches(s.Key, s.Workspace) {
+				found = append(found, s)
+			}
+		}
+		if len(found) > 0 {
+			return found
+		}
+	}
+	return nil
 }
 
 // dirPrefix is how the folder names of a session id begin.

@@ -127,14 +127,16 @@ func (f form) grow(path string, from int, size int64) (next int, err error) {
 	return next, w.Flush()
 }
 
-// recorded is a transcript, and a state folder with a checkpoint at 99 % of it.
+// recorded is a transcript, and two state folders: with a checkpoint at 99 % of it, and one at lately bytes before its end.
 type recorded struct {
 	form
-	path, dir string
-	env       []string
-	bytes     int64
-	near      checkpoint.Cursor // five answers before the end
+	path, dir, lateDir string
+	env, lateEnv       []string
+	bytes              int64
+	near               checkpoint.Cursor // five answers before the end
 }
+
+const lately = 100 << 10
 
 // record makes one of so many bytes.
 func (b *bench) record(ctx context.Context, f form, size int64) (r *recorded, err error) {
@@ -142,12 +144,21 @@ func (b *bench) record(ctx context.Context, f form, size int64) (r *recorded, er
 	if r.dir, r.env, err = b.folder(); err != nil {
 		return nil, err
 	}
+	if r.lateDir, r.lateEnv, err = b.folder(); err != nil {
+		return nil, err
+	}
 	r.path = filepath.Join(r.dir, session+".jsonl")
 	n, err := f.grow(r.path, 1, size/100*99)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.checkpoint(ctx); err != nil {
+	if err := r.checkpoint(ctx, r.dir); err != nil {
+		return nil, err
+	}
+	if n, err = f.grow(r.path, n, size-lately); err != nil {
+		return nil, err
+	}
+	if err := r.checkpoint(ctx, r.lateDir); err != nil {
 		return nil, err
 	}
 	if n, err = f.grow(r.path, n, size-16<<10); err != nil {
@@ -196,7 +207,7 @@ func (r *recorded) read(ctx context.Context, from checkpoint.Cursor, opt checkpo
 }
 
 // checkpoint stores what a daemon would have at this moment: a state and a FULL.
-func (r *recorded) checkpoint(ctx context.Context) (err error) {
+func (r *recorded) checkpoint(ctx context.Context, dir string) (err error) {
 	now := time.Now().UTC()
 	s := checkpoint.NewState(checkpoint.NewKey(r.agent, "", session, ""))
 	s.Transcript = r.path
@@ -207,7 +218,7 @@ func (r *recorded) checkpoint(ctx context.Context) (err error) {
 	if err := t.Close(); err != nil {
 		return err
 	}
-	store, err := filestore.Open(vfs.OS{}, stateOf(r.dir))
+	store, err := filestore.Open(vfs.OS{}, stateOf(dir))
 	if err != nil {
 		return err
 	}
@@ -224,5 +235,5 @@ func (r *recorded) checkpoint(ctx context.Context) (err error) {
 	if len(s.Messages) == 0 || s.Cursor == "" {
 		return fmt.Errorf("%s: nothing was read of %s", r.agent, r.path)
 	}
-	return errors.Join(statedir.Dir{Root: stateOf(r.dir), FS: vfs.OS{}}.SaveState(s), store.Close())
+	return errors.Join(statedir.Dir{Root: stateOf(dir), FS: vfs.OS{}}.SaveState(s), store.Close())
 }

@@ -26,7 +26,9 @@ type collector struct {
 	decoded int
 }
 
-func isPrompt(e checkpoint.Entry) bool { return e.Kind == checkpoint.EntryUser && e.Op == checkpoint.Upsert }
+func isPrompt(e checkpoint.Entry) bool {
+	return e.Kind == checkpoint.EntryUser && e.Op == checkpoint.Upsert
+}
 
 func isAnswer(e checkpoint.Entry) bool {
 	return e.Kind == checkpoint.EntryAssistant && e.Op == checkpoint.Upsert

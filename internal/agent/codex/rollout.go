@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"syscall"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -110,14 +111,11 @@ func (r *rollout) turnTo(ctx context.Context, at string, info fs.FileInfo) (*jso
 
 // unpack makes the private copy and gives a path under which it can be opened.
 func (r *rollout) unpack(ctx context.Context, at string) (string, error) {
-	in, err := os.Open(at)
+	in, err := openRegular(at)
 	if err != nil {
 		return "", err
 	}
 	defer in.Close() // read only
-	if info, err := in.Stat(); err != nil || !info.Mode().IsRegular() {
-		return "", errors.Join(err, jsonl.ErrNotRegular)
-	}
 	if r.copy, err = os.CreateTemp("", "belay-rollout-*"); err != nil {
 		return "", err
 	}
@@ -134,32 +132,52 @@ func (r *rollout) unpack(ctx context.Context, at string) (string, error) {
 		return "", err
 	}
 	defer z.Close()
-	n, err := io.Copy(r.copy, io.LimitReader(stopper{ctx, z}, maxUnpacked+1))
+	source := &stopper{ctx: ctx, r: z}
+	n, err := io.Copy(r.copy, io.LimitReader(source, maxUnpacked+1))
 	switch {
 	case ctx.Err() != nil:
 		return "", ctx.Err()
 	case n > maxUnpacked:
 		return "", ErrTooLarge
+	case err != nil && source.err == nil:
+		return "", err // of the copy
 	}
-	r.damage = err // what came before it counts
+	r.damage = source.err // what came before it counts
 	return path, nil
+}
+
+// openRegular opens a file for reading. It is looked at before, and opened without blocking: a FIFO must not hold us.
+func openRegular(path string) (*os.File, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("open %s: %w", path, jsonl.ErrNotRegular)
+	}
+	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
 func decoder(in io.Reader) (*zstd.Decoder, error) {
 	return zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(128<<20), zstd.WithDecoderLowmem(true))
 }
 
-// stopper ends a long read when nobody waits for it any more.
+// stopper ends a long read when nobody waits for it any more, and keeps how reading failed.
 type stopper struct {
 	ctx context.Context
 	r   io.Reader
+	err error
 }
 
-func (s stopper) Read(p []byte) (int, error) {
+func (s *stopper) Read(p []byte) (int, error) {
 	if err := s.ctx.Err(); err != nil {
 		return 0, err
 	}
-	return s.r.Read(p)
+	n, err := s.r.Read(p)
+	if err != nil && err != io.EOF {
+		s.err = err
+	}
+	return n, err
 }
 
 func (r *rollout) close() error {
@@ -262,14 +280,11 @@ func firstLine(path string) (first []byte, err error) {
 		})
 		return first, err
 	}
-	f, err := os.Open(path)
+	f, err := openRegular(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close() // read only
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(err, jsonl.ErrNotRegular)
-	}
 	z, err := decoder(f)
 	if err != nil {
 		return nil, err

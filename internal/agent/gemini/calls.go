@@ -1,12 +1,12 @@
 package gemini
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -162,7 +162,7 @@ func newestAnswer(path string, at time.Time) message {
 	var found message
 	// What cannot be read has no answer: the caller does without.
 	_ = file.Backward(size, tailBytes, func(line jsonl.Line) bool {
-		if len(line.Data) > tailBytes || strings.HasPrefix(string(line.Data[:min(len(line.Data), 8)]), `{"$set"`) {
+		if bytes.HasPrefix(line.Data, []byte(`{"$set"`)) {
 			return true
 		}
 		var m message
@@ -172,8 +172,7 @@ func newestAnswer(path string, at time.Time) message {
 		if m.Type == typeGemini {
 			found = m
 		}
-		// The results of earlier calls may follow the answer, a prompt may not: its answer is not there yet.
-		return found.ID == "" && (m.Type != typeUser || m.text() == "")
+		return m.Type != typeGemini && m.Type != typeUser // after a user message, results or prompt, no answer is there yet
 	})
 	return found
 }

@@ -116,14 +116,14 @@ func withoutOwn(s string) string {
 	}
 }
 
-// ownMarkers finds belay's own blocks anywhere in a record.
-func ownMarkers(data []byte) (markers []string) {
-	if !bytes.Contains(data, []byte("belay-record")) {
+// ownMarkers finds belay's own blocks in a text.
+func ownMarkers(s string) (markers []string) {
+	if !strings.Contains(s, "belay-record") {
 		return nil
 	}
-	for _, m := range ownOpen.FindAllSubmatch(data, -1) {
-		if marker := string(m[1]); !slices.Contains(markers, marker) {
-			markers = append(markers, marker)
+	for _, m := range ownOpen.FindAllStringSubmatch(s, -1) {
+		if !slices.Contains(markers, m[1]) {
+			markers = append(markers, m[1])
 		}
 	}
 	return markers

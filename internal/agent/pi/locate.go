@@ -148,13 +148,9 @@ func live(dir string) (files []candidate, folders []string) {
 func piFiles() []candidate {
 	dir := os.Getenv("PI_CODING_AGENT_SESSION_DIR")
 	if dir == "" {
-		base := os.Getenv("PI_CODING_AGENT_DIR")
+		base := piHome()
 		if base == "" {
-			home, err := os.UserHomeDir()
-			if err != nil {
-				return nil // no home, no sessions
-			}
-			base = filepath.Join(home, ".pi", "agent")
+			return nil // no home, no sessions
 		}
 		dir = filepath.Join(base, "sessions")
 	}

@@ -97,7 +97,7 @@ func TestLocate(t *testing.T) {
 	put(t, filepath.Join(home, ".openclaw-test/agents/a/sessions/sessions.json"), `{"agent:a:main":{"sessionId":"named","sessionFile":"`+
 		filepath.Join(home, ".openclaw-test/agents/a/sessions/named-by-the-index.jsonl")+`"},"x":{"sessionId":"later","sessionFile":"sqlite:a:later:x"},"y":7}`)
 	for _, c := range []struct {
-		agent *Agent
+		agent agent.Agent
 		q     agent.Query
 		want  string
 	}{
@@ -141,13 +141,13 @@ func TestHandmadeIndex(t *testing.T) {
 }
 
 func TestAgentWords(t *testing.T) {
-	for _, a := range []*Agent{Pi(), OpenClaw()} {
-		if _, err := a.Decode(agent.Hook{Payload: []byte("{}")}); !errors.Is(err, agent.ErrNotOurs) {
-			t.Errorf("%s: Decode gives %v, want ErrNotOurs", a.Name(), err)
-		}
-		if got := string(a.Reply("before_prompt_build", "text")); got != "text" {
-			t.Errorf("%s: Reply gives %q, want the text", a.Name(), got)
-		}
+	if _, err := OpenClaw().Decode(agent.Hook{Payload: []byte("{}")}); !errors.Is(err, agent.ErrNotOurs) {
+		t.Errorf("OpenClaw: Decode gives %v, want ErrNotOurs", err)
+	}
+	if got := string(OpenClaw().Reply("before_prompt_build", "text")); got != "text" {
+		t.Errorf("OpenClaw: Reply gives %q, want the text", got)
+	}
+	for _, a := range []agent.Agent{Pi(), OpenClaw()} {
 		if len(a.Events()) == 0 || a.Limits().BriefBytes < checkpoint.CutTool {
 			t.Errorf("%s: no events or no room for a brief", a.Name())
 		}

@@ -9,6 +9,8 @@
 //   - What is no round of the person's is marked (Aside): heartbeats, cron jobs, notices, mirrors of sent messages.
 //   - Each Read takes about 4 MB or 2,000 entries; first sight costs the same for any file size.
 //
+// pi itself is wired by an extension (extension.ts, Program): it tells belay what pi does while it does it.
+//
 // What it does not do: it holds no tree in memory, so that a branch that begins more than 64 MB before its place in the
 // file is not found; hidden or replaced entries (pi's context_edit) stay as they were said; what a reset says to keep is
 // not brought over into the new part.
@@ -22,7 +24,7 @@ import (
 	"belay/internal/agent"
 )
 
-// Agent is one of the two programs.
+// Agent is what the two programs have in common: their transcripts.
 type Agent struct {
 	name   string
 	events []agent.EventSpec
@@ -36,27 +38,6 @@ var _ agent.Agent = (*Agent)(nil)
 // briefBytes is what one injection may hold. Neither program cuts, up to 200,000 bytes: it is the model's attention that is
 // spared.
 const briefBytes = 9000
-
-// Pi gives the agent "pi". Events are those of its extension; it waits for before_agent_start without a limit.
-func Pi() *Agent {
-	return &Agent{
-		name: "pi",
-		events: []agent.EventSpec{
-			{Name: "session_start"},
-			{Name: "before_agent_start", Waits: true},
-			{Name: "tool_execution_start"},
-			{Name: "tool_execution_end"},
-			{Name: "agent_end"},
-			{Name: "agent_settled"},
-			{Name: "session_before_compact"},
-			{Name: "session_compact"},
-			{Name: "session_shutdown"},
-		},
-		limits: agent.Limits{BriefBytes: briefBytes},
-		resume: func(session string) string { return "pi --session " + shellWord(session) },
-		list:   piFiles,
-	}
-}
 
 // OpenClaw gives the agent "openclaw". Events are those of its plugin.
 func OpenClaw() *Agent {
@@ -83,7 +64,7 @@ func OpenClaw() *Agent {
 	}
 }
 
-// Name is "pi" or "openclaw".
+// Name is the agent's word.
 func (a *Agent) Name() string { return a.name }
 
 // Events lists the events that the agent's extension or plugin forwards.
@@ -92,12 +73,12 @@ func (a *Agent) Events() []agent.EventSpec { return a.events }
 // Limits of the agent.
 func (a *Agent) Limits() agent.Limits { return a.limits }
 
-// Decode leaves every payload to the generic JSON form, which the extension and the plugin send.
+// Decode leaves every payload to the generic JSON form.
 func (a *Agent) Decode(agent.Hook) (agent.Incoming, error) {
 	return agent.Incoming{}, agent.ErrNotOurs
 }
 
-// Reply is the text itself: the extension or plugin puts it where it belongs.
+// Reply is the text itself: whoever asked puts it where it belongs.
 func (a *Agent) Reply(_, text string) []byte { return []byte(text) }
 
 // Open gives a reader for a .jsonl transcript.

@@ -169,10 +169,12 @@ func (m *message) details(raw []byte) {
 	})
 }
 
-func member(obj []byte, name string) (found string) {
+func member(obj []byte, name string) string { return text(memberRaw(obj, name)) }
+
+func memberRaw(obj []byte, name string) (found []byte) {
 	fields(obj, func(key, value []byte) {
 		if string(key) == name {
-			found = text(value)
+			found = value
 		}
 	})
 	return found

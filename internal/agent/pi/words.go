@@ -43,6 +43,9 @@ func words(s string) string { return redact.Cut(jsonl.Clean(s), checkpoint.CutTe
 // output makes a tool's output safe to keep.
 func output(s string) string { return redact.Cut(jsonl.Clean(s), checkpoint.CutTool) }
 
+// short makes an error's text safe to keep.
+func short(s string) string { return redact.Cut(jsonl.Clean(s), maxFailure) }
+
 // arguments makes a call's arguments safe to keep. A call that was cut while it was streamed has none yet but the part
 // that had come.
 func arguments(c call) string {

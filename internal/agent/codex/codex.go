@@ -1,0 +1,128 @@
+// Package codex knows OpenAI's Codex CLI: its hook payloads, its hooks.json and the trust that config.toml keeps for it,
+// its rollout files and the forms that it makes up itself after a crash.
+//
+// Payloads are decoded once, here: every field but the session id may be absent or of another type than expected, all
+// text comes out redacted, cut and valid, and an event that belay does not know means nothing. Rollouts are only read,
+// plain or compressed, wherever Codex moved them. Two files of Codex's are ever written: hooks.json by Install and
+// Uninstall, and config.toml by Trust, which a person has to ask for, and by Uninstall, which takes that back. Both are
+// edited as text, so that everything of the user's stays as it is and the very same bytes can come back.
+//
+// A thread is a session: its id is the session id of the root thread's hooks, and a sub-agent's thread is a child of it
+// with a rollout of its own. In the terminal program the hooks' parent, and so the agent's process, is the server that
+// runs the threads in the background, not the program that a person sees: closing the terminal ends nothing.
+//
+// What it cannot know: SIGTERM and kill -9 are told by no event and no record; whether a shell command failed is in the
+// rollout only, not in the hook's payload.
+package codex
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"time"
+
+	"belay/checkpoint"
+	"belay/internal/agent"
+	"belay/internal/vfs"
+)
+
+// name is the agent's word on the command line, in keys and in folder names.
+const name = "codex"
+
+// Agent is Codex as the rest of belay sees it. The zero value is not ready: use New.
+type Agent struct {
+	home  string // $CODEX_HOME, else ~/.codex; empty when there is no home folder
+	plain string // ~/.codex whatever the environment says: sessions of this home have no account
+	state string // belay's state folder, for the original bytes of changed files
+	path  string // where the codex program is looked for, as in $PATH
+	fsys  vfs.FS
+}
+
+var (
+	_ agent.Agent      = (*Agent)(nil)
+	_ agent.Installer  = (*Agent)(nil)
+	_ agent.Truster    = (*Agent)(nil)
+	_ agent.Recogniser = (*Agent)(nil)
+)
+
+// New gives Codex as the environment of this process describes it.
+func New() *Agent {
+	a := &Agent{
+		home:  os.Getenv("CODEX_HOME"),
+		state: os.Getenv("BELAY_STATE_DIR"),
+		path:  os.Getenv("PATH"),
+		fsys:  vfs.OS{},
+	}
+	user, err := os.UserHomeDir()
+	if err == nil && filepath.IsAbs(user) {
+		a.plain = filepath.Join(user, ".codex")
+	}
+	if !filepath.IsAbs(a.home) {
+		a.home = a.plain
+	}
+	if x := os.Getenv("XDG_STATE_HOME"); !filepath.IsAbs(a.state) && filepath.IsAbs(x) {
+		a.state = filepath.Join(x, "belay")
+	}
+	if !filepath.IsAbs(a.state) && a.plain != "" {
+		a.state = filepath.Join(user, ".local", "state", "belay")
+	}
+	return a
+}
+
+// Name is "codex".
+func (a *Agent) Name() string { return name }
+
+// Limits of Codex. Of more than about 10,000 bytes head and tail reach the model and the middle is cut; Stop comes before
+// the last answer is in the rollout.
+func (a *Agent) Limits() agent.Limits {
+	return agent.Limits{BriefBytes: 9000, LateText: true}
+}
+
+// Open gives the reader of one thread's rollout.
+func (a *Agent) Open(src agent.Source) checkpoint.Transcript { return openTranscript(src) }
+
+// Locate finds the rollouts of this user's main threads, newest first.
+func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error) {
+	return locate(ctx, a.home, q)
+}
+
+// ResumeCommand is what a person types to go on with a session.
+func (a *Agent) ResumeCommand(session string) string { return "codex resume " + shellWord(session) }
+
+// hookEvent is one event that belay registers for.
+type hookEvent struct {
+	name    string
+	key     string        // in the names of trusted hooks
+	budget  time.Duration // how long Codex waits when no timeout is set
+	timeout int           // what belay writes into hooks.json, in seconds
+	waits   bool
+}
+
+// hookEvents are the events belay lives from; PermissionRequest says nothing that these do not. What is written for them
+// is frozen: a person's trust is for these bytes, and any change of command or timeout asks for it again.
+func hookEvents() []hookEvent {
+	const long = 600 * time.Second
+	return []hookEvent{
+		{"SessionStart", "session_start", long, 5, true},
+		{"UserPromptSubmit", "user_prompt_submit", long, 5, true},
+		{"PreToolUse", "pre_tool_use", long, 5, false},
+		{"PostToolUse", "post_tool_use", long, 5, false},
+		{"PreCompact", "pre_compact", long, 5, false},
+		{"PostCompact", "post_compact", long, 5, false},
+		{"SubagentStart", "subagent_start", long, 5, false},
+		{"SubagentStop", "subagent_stop", long, 5, false},
+		{"Stop", "stop", long, 5, false},
+		// These two get 1 s, and never more than 3.
+		{"Interrupt", "interrupt", time.Second, 1, false},
+		{"SessionEnd", "session_end", time.Second, 1, false},
+	}
+}
+
+// Events lists the hook events that belay wants.
+func (a *Agent) Events() []agent.EventSpec {
+	var specs []agent.EventSpec
+	for _, e := range hookEvents() {
+		specs = append(specs, agent.EventSpec{Name: e.name, Budget: e.budget, Waits: e.waits})
+	}
+	return specs
+}

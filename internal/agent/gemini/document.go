@@ -1,0 +1,263 @@
+package gemini
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"belay/checkpoint"
+	"belay/internal/agent"
+	"belay/internal/jsonl"
+)
+
+// Up to 0.38 a session was one JSON document, written anew as a whole with each message. Where something stands in it means
+// nothing: what is new, the messages' ids tell. It is read as a stream, one message at a time.
+
+// docCursor is the place in a document: the last message that was told.
+type docCursor struct {
+	Sum  uint64 `json:"s,omitempty"` // of all bytes: an equal document holds nothing new
+	Last string `json:"i,omitempty"`
+	Hash uint64 `json:"h,omitempty"` // of the last message, which may get richer
+}
+
+// document reads one such transcript.
+type document struct {
+	src  agent.Source
+	next checkpoint.Cursor
+	h    *history
+	look look // when the document was read last
+}
+
+// look is how a file looked. One that looks the same right after it was read needs no second reading.
+type look struct {
+	size        int64
+	inode       uint64
+	mtime, ctim time.Time
+}
+
+func lookAt(info os.FileInfo) look {
+	l := look{size: info.Size(), mtime: info.ModTime()}
+	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
+		l.inode = sys.Ino
+	}
+	return l
+}
+
+// docEntry remembers where an entry came from.
+type docEntry struct {
+	checkpoint.Entry
+	off int64
+}
+
+func (d *document) read(ctx context.Context, from checkpoint.Cursor, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
+	info, err := os.Stat(d.src.Path)
+	if err != nil {
+		return checkpoint.Batch{Cursor: from}, err
+	}
+	now := lookAt(info)
+	if from != "" && from == d.next && now == d.look && time.Since(now.mtime) > 2*time.Second {
+		return checkpoint.Batch{Cursor: from}, nil
+	}
+	b, err := d.take(ctx, from, opt)
+	if err != nil {
+		d.next, d.h = "", nil
+		return checkpoint.Batch{Cursor: from}, fmt.Errorf("read transcript of session %q: %w", d.src.Session, err)
+	}
+	d.next, d.look = b.Cursor, now
+	return b, nil
+}
+
+// take reads the document and gives what is new in it.
+func (d *document) take(ctx context.Context, from checkpoint.Cursor, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
+	cur := readCursor(from)
+	if cur.Doc == nil || from == "" {
+		cur.Doc = &docCursor{}
+	}
+	fresh := from == "" || from != d.next || d.h == nil
+	if fresh {
+		d.h = newHistory(true)
+	}
+	foreign, _ := foreignSession(d.src)
+	c := &collector{session: foreign, cur: cursor{Model: cur.Model}, h: d.h}
+	known := fresh && cur.Doc.Last != "" // up to the last that was told
+	found := false
+	var list []docEntry
+	skipped := int64(0)
+	next := docCursor{}
+	end, err := eachMessage(d.src.Path, func(m message, off int64) error {
+		if m.ID == "" {
+			return ctx.Err()
+		}
+		c.entries = c.entries[:0]
+		c.message(m)
+		next.Last, next.Hash = m.ID, m.hash()
+		quiet := known && !found
+		if quiet && m.ID == cur.Doc.Last {
+			found = true
+			quiet = next.Hash == cur.Doc.Hash
+		}
+		if !quiet || from == "" {
+			for _, e := range c.entries {
+				list = append(list, docEntry{e, off})
+			}
+		}
+		if len(list) > 2*readEntries && !opt.Whole {
+			list, skipped = newestOf(list)
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		return checkpoint.Batch{}, err
+	}
+	if known && !found { // the conversation is another one: it is told anew
+		d.h = nil
+		b, err := d.take(ctx, "", opt)
+		b.Entries = append([]checkpoint.Entry{{Op: checkpoint.Reset}}, b.Entries...)
+		b.First = false
+		return b, err
+	}
+	b := checkpoint.Batch{First: from == ""}
+	if b.First && !opt.Whole {
+		if l, s := newestOf(list); s > 0 {
+			list, skipped = l, max(s, skipped)
+		}
+	}
+	b.Skipped = skipped
+	if e, ok := about(d.src, foreign); ok && b.First {
+		b.Entries = append(b.Entries, e)
+	}
+	for _, e := range list {
+		b.Entries = append(b.Entries, e.Entry)
+	}
+	next.Sum = end.sum
+	b.Losses = c.losses
+	if end.torn > 0 { // in the middle of being written: the rest comes with the next look
+		b.Losses.Torn = end.torn
+		if next.Last == "" {
+			next = *cur.Doc
+		}
+	}
+	b.Cursor = cursor{Model: c.cur.Model, Doc: &next}.encode()
+	return b, nil
+}
+
+// newestOf keeps the first prompt and what follows the newest prompts, and says how many bytes lie between.
+func newestOf(list []docEntry) ([]docEntry, int64) {
+	prompts, at := 0, 0
+	for i := len(list) - 1; i >= 0 && prompts < firstPrompts; i-- {
+		if isPrompt(list[i].Entry) {
+			prompts++
+			at = i
+		}
+	}
+	first := slices.IndexFunc(list, func(e docEntry) bool { return isPrompt(e.Entry) })
+	if prompts < firstPrompts || first < 0 || first >= at {
+		return list, 0
+	}
+	skipped := list[at].off - list[first].off
+	return append(list[first:first+1:first+1], list[at:]...), skipped
+}
+
+// hash is of all that belay reads of a message.
+func (m message) hash() uint64 {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s\x00%s\x00%s", m.ID, m.Type, m.text())
+	for _, t := range m.ToolCalls {
+		fmt.Fprintf(h, "\x00%s\x00%s", t.ID, t.Status)
+	}
+	return h.Sum64()
+}
+
+// docEnd is what was found at a document's end.
+type docEnd struct {
+	sum    uint64
+	torn   int64 // bytes after the last whole message of a document that has no end (yet)
+	header header
+}
+
+// eachMessage gives the messages of a document to fn, one after the other, with the offset behind each. What is behind a
+// break is not read: the document is being written, or was cut short.
+func eachMessage(path string, fn func(m message, off int64) error) (docEnd, error) {
+	var end docEnd
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return end, err
+	}
+	defer file.Close() // read only
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("open %s: %w", path, jsonl.ErrNotRegular)
+	}
+	if err != nil {
+		return end, err
+	}
+	sum := fnv.New64a()
+	in := io.TeeReader(bufio.NewReaderSize(file, 64<<10), sum)
+	dec := json.NewDecoder(in)
+	stopped, err := walkDocument(dec, &end.header, fn)
+	if err != nil {
+		return end, err
+	}
+	if stopped {
+		end.torn = max(info.Size()-dec.InputOffset(), 1)
+	}
+	if _, err := io.Copy(io.Discard, in); err != nil {
+		return end, fmt.Errorf("read %s: %w", path, err)
+	}
+	end.sum = sum.Sum64()
+	return end, nil
+}
+
+// walkDocument goes through the members of the one object. Stopped says that the text broke off.
+func walkDocument(dec *json.Decoder, h *header, fn func(m message, off int64) error) (stopped bool, err error) {
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return err != io.EOF, nil // an empty file is a session of which nothing is written yet
+	}
+	for dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			return true, nil
+		}
+		if key != "messages" {
+			var raw json.RawMessage
+			if dec.Decode(&raw) != nil {
+				return true, nil
+			}
+			switch key {
+			case "sessionId":
+				_ = json.Unmarshal(raw, &h.SessionID) // of another type it is as if absent
+			case "projectHash":
+				_ = json.Unmarshal(raw, &h.ProjectHash)
+			}
+			continue
+		}
+		if t, err := dec.Token(); err != nil || t != json.Delim('[') {
+			return true, nil
+		}
+		for dec.More() {
+			var raw json.RawMessage
+			if dec.Decode(&raw) != nil {
+				return true, nil
+			}
+			var m message
+			if jsonl.Decode(raw, &m) != nil {
+				continue
+			}
+			if err := fn(m, dec.InputOffset()); err != nil {
+				return false, err
+			}
+		}
+		if _, err := dec.Token(); err != nil {
+			return true, nil
+		}
+	}
+	_, err = dec.Token()
+	return err != nil, nil
+}

@@ -1,0 +1,68 @@
+package pi
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"belay/internal/agent"
+	"belay/internal/vfs"
+)
+
+// Program is pi itself: its transcripts, the events of belay's extension for it, and the installer of that extension.
+type Program struct {
+	*Agent
+	home string // pi's own folder: $PI_CODING_AGENT_DIR, else ~/.pi/agent; empty when there is no home folder
+	path string // where the pi program is looked for, as in $PATH
+	fsys vfs.FS
+}
+
+var (
+	_ agent.Agent     = (*Program)(nil)
+	_ agent.Installer = (*Program)(nil)
+)
+
+// Pi gives the agent "pi" as the environment of this process describes it. It waits for before_agent_start without a limit;
+// the extension does not wait longer than a second.
+func Pi() *Program {
+	return &Program{
+		Agent: &Agent{
+			name: "pi",
+			events: []agent.EventSpec{
+				{Name: "session_start"},
+				{Name: "before_agent_start", Waits: true},
+				{Name: "tool_execution_start"},
+				{Name: "tool_execution_end"},
+				{Name: "agent_end"},
+				{Name: "agent_settled"},
+				{Name: "session_before_compact"},
+				{Name: "session_compact"},
+				{Name: "session_shutdown"},
+			},
+			limits: agent.Limits{BriefBytes: briefBytes},
+			resume: func(session string) string { return "pi --session " + shellWord(session) },
+			list:   piFiles,
+		},
+		home: piHome(),
+		path: os.Getenv("PATH"),
+		fsys: vfs.OS{},
+	}
+}
+
+// piHome is pi's own folder; empty when nothing says where it is.
+func piHome() string {
+	user, err := os.UserHomeDir()
+	dir := os.Getenv("PI_CODING_AGENT_DIR")
+	switch {
+	case dir == "" && err == nil:
+		return filepath.Join(user, ".pi", "agent")
+	case dir == "~" || strings.HasPrefix(dir, "~/"):
+		if err != nil {
+			return ""
+		}
+		return filepath.Join(user, dir[1:])
+	case filepath.IsAbs(dir):
+		return filepath.Clean(dir)
+	}
+	return "" // a relative one means another folder in each workspace
+}
