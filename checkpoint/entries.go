@@ -110,7 +110,7 @@ func (s *State) userEntry(n Entry, at time.Time, quiet bool, f *Effect) bool {
 		}
 		return false
 	}
-	p := told{by: byFile, id: n.Turn, text: n.Text, at: at, quiet: quiet}
+	p := told{by: byFile, id: n.Turn, text: n.Text, at: at, stamp: !sane(n.At).IsZero(), quiet: quiet}
 	if n.Aside {
 		s.asidePrompt(p, f)
 		return false

@@ -17,6 +17,7 @@ type told struct {
 	id    string // prompt or turn id, where the witness names it
 	text  string
 	at    time.Time
+	stamp bool // at is the witness's own stamp of it, not the time at which belay read of it
 	quiet bool // history: it does not count for the gate
 }
 
@@ -122,7 +123,7 @@ func (s *State) findTurn(p told, hash uint64) *Turn {
 // in the file (pasted text, commands written out).
 func (s *State) sameMoment(p told) *Turn {
 	t := s.working()
-	if t == nil || p.by != byFile || !t.Hook || t.File || p.id != "" && t.ID != "" || !near(t.At, p.at, DoubleWindow) {
+	if t == nil || p.by != byFile || !p.stamp || !t.Hook || t.File || p.id != "" && t.ID != "" || !near(t.At, p.at, DoubleWindow) {
 		return nil
 	}
 	return t

@@ -284,3 +284,19 @@ func TestD17FiftyHooks(t *testing.T) {
 		t.Errorf("dropped: got %d, %v, want 0", n, err)
 	}
 }
+
+// Every flag with a value that the daemon's verbs know may stand before its value, as shells users write it.
+func TestVerbFlagsTakeTheNextWord(t *testing.T) {
+	for _, name := range []string{"session", "agent", "name", "id", "text", "input", "transcript"} {
+		v := parseVerb([]string{"tool-start", "--" + name, "a value"}, "")
+		got := map[string]string{"session": v.session, "agent": v.agent}[name]
+		for _, f := range v.flags {
+			if f.name == name && f.isText {
+				got = f.text
+			}
+		}
+		if got != "a value" || v.name != "tool-start" {
+			t.Errorf("--%s: got %q for the verb %q; want %q for tool-start", name, got, v.name, "a value")
+		}
+	}
+}

@@ -25,7 +25,7 @@ func (v verbCall) asks() bool {
 // takesValue names the flags whose value may be the next word. Any other can be given as --flag=value.
 func takesValue(name string) bool {
 	switch name {
-	case "session", "agent", "name", "id", "text", "socket", "format", "max-bytes":
+	case "session", "agent", "name", "id", "text", "input", "transcript", "socket", "format", "max-bytes", "max-messages", "since", "roles":
 		return true
 	}
 	return false

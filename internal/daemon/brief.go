@@ -120,7 +120,7 @@ func (d *Daemon) choose(ctx context.Context, b *briefing, self *checkpoint.State
 		d.log.Warn("look for a predecessor", zap.Error(err))
 	}
 	for _, s := range saved {
-		if !known[s.Key] {
+		if !known[s.Key] && !empty(s) {
 			lookup.NoticeDeath(s, now)
 			list = append(list, lookup.Candidate(s))
 		}
@@ -135,6 +135,11 @@ func (d *Daemon) choose(ctx context.Context, b *briefing, self *checkpoint.State
 	case len(c.List) > 0:
 		b.line = recovery.ListText(c.List, "belay", now)
 	}
+}
+
+// empty says that there is nothing to tell of a session: another one that has only just started, for example.
+func empty(s *checkpoint.State) bool {
+	return len(s.Messages) == 0 && len(s.Calls) == 0 && s.Rounds == 0
 }
 
 // dead gives a copy of a predecessor's state, with its death journalled: what is told of it counts for that death.
@@ -160,8 +165,10 @@ func (d *Daemon) candidates(ctx context.Context, self checkpoint.Key, workspace 
 				return nil
 			}
 			s.noticeDeath(nil)
-			c := lookup.Candidate(s.state)
-			return &c
+			if c := lookup.Candidate(s.state); c.Alive || !empty(s.state) {
+				return &c
+			}
+			return nil
 		})
 		if ok && c != nil {
 			list = append(list, *c)

@@ -201,7 +201,7 @@ func TestKillLoop(t *testing.T) {
 	}
 	t.Logf("seed %d (BELAY_SEED repeats it), %d kills", seed, kills)
 	rng := rand.New(rand.NewPCG(seed, 1))
-	k := &killed{t: t, dir: tempDir(t), bin: binary(t)}
+	k := &killed{t: t, dir: tempDirIn(t, ""), bin: binary(t)}
 	began := time.Now()
 	for i := range kills {
 		k.run(time.Duration(20+rng.IntN(180)) * time.Millisecond)

@@ -34,7 +34,7 @@ func (d *Daemon) verb(ctx context.Context, req wire.Request) *answer {
 	var f verbFlags
 	if len(req.Body) > 0 {
 		if err := json.Unmarshal(req.Body, &f); err != nil {
-			return failure(wire.CodeBadRequest, "body: "+err.Error(), "")
+			return textAnswer(failure(wire.CodeBadRequest, "flags: "+err.Error(), "a flag with a value: --name=value"))
 		}
 	}
 	if req.Agent == "" {

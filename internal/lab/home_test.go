@@ -59,6 +59,9 @@ func newHomeOf(t *testing.T, prog program) *home {
 	if os.Getenv(prog.env) == "" {
 		t.Skipf("the real %s is not here: run scripts/lab %s, or set %s to its program", prog.name, prog.name, prog.env)
 	}
+	if os.Getenv(reportVar) != "" {
+		report(t, prog.name, programVersion(t, os.Getenv(prog.env)), caseWords(t.Name()))
+	}
 	dir, err := os.MkdirTemp("", "lab-") // short: a socket's path has a bound
 	if err != nil {
 		t.Fatal(err)

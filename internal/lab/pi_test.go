@@ -2,4 +2,304 @@
 
 package lab
 
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"belay/checkpoint"
+)
+
 const piVar = "BELAY_LAB_PI"
+
+// piBash is a call of pi's shell tool.
+func piBash(command string) Call { return Call{"bash", map[string]any{"command": command}} }
+
+func newPi(t *testing.T) *home {
+	t.Helper()
+	return newHomeOf(t, program{name: "pi", env: piVar, dir: ".pi", files: ".pi/agent/sessions/*/*.jsonl",
+		setup: func(h *home) {
+			h.write(".pi/agent/models.json", `{ "providers": {"lab": {"baseUrl": "`+h.url+`/v1", "api": "openai-completions", "apiKey": "test",
+  "models": [{"id": "lab-model", "contextWindow": 200000, "maxTokens": 8000}]}} }`)
+			h.write(".pi/agent/settings.json", `{ "defaultProvider":"lab",  "defaultModel":"lab-model" }`)
+		},
+		vars: func(*home) []string {
+			// A node that lies beside pi goes first.
+			bin := filepath.Dir(os.Getenv(piVar))
+			return []string{"PI_OFFLINE=1", "PI_TELEMETRY=0", "PI_SKIP_VERSION_CHECK=1",
+				"PATH=" + bin + ":" + os.Getenv(binVar) + ":" + os.Getenv("PATH")}
+		},
+		args: []string{"-p", "--provider", "lab", "--model", "lab-model"},
+	})
+}
+
+// TestPiTwoRounds is an ordinary day: two prompts with a kill of the daemon between them, and a new session after a clean
+// end. Nobody needs to be told anything.
+func TestPiTwoRounds(t *testing.T) {
+	h := newPi(t)
+	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{piBash(quick)}}, Turn{Text: "The first round is done."})
+	if n := h.run("please start the work").Count(record); n != 0 {
+		t.Errorf("first session: got %d records, want none: nothing was before it", n)
+	}
+	session := h.newest()
+	if err := syscall.Kill(h.daemonPID(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	h.model.Script(Turn{Text: "The second round is done."})
+	if n := h.run("--continue", "second round please").Count(record); n != 0 {
+		t.Errorf("resumed after a clean end: got %d records, want none", n)
+	}
+	h.until("the end is seen", func() bool { return h.status(session).State == "ended" })
+	st := h.status(session)
+	if st.MessageCount != 2 || st.PendingToolChain || st.LastFullCheckpoint == nil || len(st.OpenCalls) != 0 {
+		t.Errorf("got %d rounds, chain %v, full %v, open %v, want 2 rounds, no chain, a FULL, nothing open",
+			st.MessageCount, st.PendingToolChain, st.LastFullCheckpoint, st.OpenCalls)
+	}
+	if got := h.calls(session)["echo"]; got != checkpoint.CallDone {
+		t.Errorf("the command: got %q, want done", got)
+	}
+	if n := h.run("another subject").Count(record); n != 0 {
+		t.Errorf("new session after a clean end: got %d records, want none", n)
+	}
+	if list := h.sessions(); len(list) != 2 {
+		t.Errorf("got %d sessions, want 2", len(list))
+	}
+}
+
+// piInTool starts pi and gives it back while its second command runs.
+func (h *home) piInTool() *agent {
+	h.t.Helper()
+	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{piBash(quick)}}, Turn{Text: "Now a long command.", Calls: []Call{piBash(slow)}},
+		Turn{Text: "The long command is over."})
+	a := h.start("please start the work")
+	h.until("the long command starts", func() bool { return exists(h.proj + "/started.flag") })
+	return a
+}
+
+// piToldInDoubt checks the brief of a session that died in its long command.
+func piToldInDoubt(t *testing.T, r Request) {
+	t.Helper()
+	if n := r.Count(record); n != 1 {
+		t.Errorf("new session: got %d records in the request, want 1\n%s", n, said(r))
+	}
+	if got := doubts(r); !strings.Contains(got, "bash `touch started.flag") || strings.Contains(got, "step-one") {
+		t.Errorf("new session: in doubt is %q, want the long command alone", got)
+	}
+	if r.Count("please start the work") == 0 {
+		t.Errorf("new session: the user's prompt is not in the request\n%s", said(r))
+	}
+}
+
+// TestPiKilledInToolThenNew: the next session in the folder is told, once, and the one after it nothing.
+func TestPiKilledInToolThenNew(t *testing.T) {
+	h := newPi(t)
+	a := h.piInTool()
+	session := h.newest()
+	h.until("the long command's processes are noted", func() bool {
+		open := h.status(session).OpenCalls
+		return len(open) == 1 && len(open[0].Procs) > 0
+	})
+	if got := a.signal(syscall.SIGKILL); got != -1 {
+		t.Errorf("exit after kill -9: got %d, want -1", got)
+	}
+	h.died(session)
+	h.model.Script(Turn{Text: "I look at what was done."})
+	first := h.run("please go on")
+	h.killTools()
+	piToldInDoubt(t, first)
+	if !strings.Contains(doubts(first), "its process is still running") {
+		t.Errorf("new session: the command that lost its agent still ran: got %q", doubts(first))
+	}
+	told := h.newest()
+	if r := h.run("and again"); r.Count(record) != 0 {
+		t.Errorf("second new session: got %d records, want none: it was told\n%s", r.Count(record), said(r))
+	}
+	// The brief stays in the file of the session that was told, and is never taken for words of the conversation.
+	if !h.transcripts(record) {
+		t.Error("the brief is in no transcript, want it in the told session's")
+	}
+	for _, m := range h.recover(told).Messages {
+		if strings.Contains(m.Text, record) || strings.Contains(m.Text, "touch started.flag") {
+			t.Errorf("the told session holds belay's own words: %q", m.Text)
+		}
+	}
+}
+
+// TestPiAndDaemonKilled: both die at once, as when the machine does. The extension of the next session finds nobody.
+func TestPiAndDaemonKilled(t *testing.T) {
+	h := newPi(t)
+	a := h.piInTool()
+	if err := syscall.Kill(h.daemonPID(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	a.signal(syscall.SIGKILL)
+	h.killTools()
+	h.model.Script(Turn{Text: "I look at what was done."})
+	piToldInDoubt(t, h.run("please go on"))
+	if n := h.run("and again").Count(record); n != 0 {
+		t.Errorf("second new session: got %d records, want none: it was told", n)
+	}
+}
+
+// TestPiKilledInToolThenResumed: the conversation itself comes from pi; belay adds the call in doubt, once.
+func TestPiKilledInToolThenResumed(t *testing.T) {
+	h := newPi(t)
+	a := h.piInTool()
+	a.signal(syscall.SIGKILL)
+	session := h.newest()
+	h.died(session)
+	h.killTools()
+	h.model.Script(Turn{Text: "I look at what was done."})
+	first := h.run("--continue", "please go on")
+	if n := first.Count(record); n != 1 || !strings.Contains(doubts(first), "touch started.flag") || strings.Contains(doubts(first), "step-one") {
+		t.Errorf("resumed: got %d records, in doubt %q, want one, with the long command alone\n%s", n, doubts(first), said(first))
+	}
+	second := h.run("--session", session, "and on")
+	if n := second.Count(record); n != 1 {
+		t.Errorf("resumed again: got %d records, want the one of before\n%s", n, said(second))
+	}
+	if got := h.calls(session)["touch"]; got != checkpoint.CallDoubt {
+		t.Errorf("the long command: got %q, want in doubt: nobody knows how it ended", got)
+	}
+	if list := h.sessions(); len(list) != 1 {
+		t.Errorf("got %d sessions, want the one that was resumed", len(list))
+	}
+}
+
+// piKilledInStream leaves a session whose agent was killed while the model answered.
+func piKilledInStream(t *testing.T, turns ...Turn) (*home, string) {
+	t.Helper()
+	h := newPi(t)
+	h.model.Script(append(turns, Turn{Text: strings.Repeat("a long answer ", 50), Hold: true})...)
+	a := h.start("please start the work")
+	h.until("the model answers", func() bool { return h.model.Holding() == 1 })
+	if got := a.signal(syscall.SIGKILL); got != -1 {
+		t.Errorf("exit after kill -9: got %d, want -1", got)
+	}
+	session := h.newest()
+	h.died(session)
+	return h, session
+}
+
+func TestPiKilledInStreamThenNew(t *testing.T) {
+	h, _ := piKilledInStream(t, Turn{Text: "A quick command.", Calls: []Call{piBash(quick)}})
+	h.model.Script(Turn{Text: "I look at what was done."})
+	r := h.run("please go on")
+	if n := r.Count(record); n != 1 || r.Count("please start the work") == 0 {
+		t.Errorf("new session: got %d records, want one with the user's prompt\n%s", n, said(r))
+	}
+	if n := r.Count("## In doubt"); n != 0 {
+		t.Errorf("new session: a call is in doubt, want none: all had ended\n%s", said(r))
+	}
+}
+
+// TestPiKilledInFirstAnswer: before 0.99 pi has no file yet, and the prompt is in belay's events alone.
+func TestPiKilledInFirstAnswer(t *testing.T) {
+	h, session := piKilledInStream(t)
+	t.Logf("the prompt is in pi's own file: %v", h.transcripts("please start the work"))
+	if st := h.status(session); st.MessageCount != 0 && st.MessageCount != 1 {
+		t.Errorf("got %d rounds, want the one that was cut off", st.MessageCount)
+	}
+	h.model.Script(Turn{Text: "I look at what was done."})
+	if r := h.run("please go on"); r.Count(record) != 1 || r.Count("please start the work") == 0 {
+		t.Errorf("new session: got %d records, want one with the prompt that pi lost\n%s", r.Count(record), said(r))
+	}
+}
+
+func TestPiKilledInStreamThenResumed(t *testing.T) {
+	h, session := piKilledInStream(t, Turn{Text: "A quick command.", Calls: []Call{piBash(quick)}})
+	h.model.Script(Turn{Text: "I look at what was done."})
+	r := h.run("--session", session, "please go on")
+	if n := r.Count(record); n != 0 {
+		t.Errorf("resumed: got %d records, want none: pi's own file holds it all\n%s", n, said(r))
+	}
+	if n := r.Count("please start the work"); n != 1 {
+		t.Errorf("resumed: the prompt stands %d times in the request, want once\n%s", n, said(r))
+	}
+}
+
+// TestPiTerminatedInTool: pi says good-bye and kills its command. Since version 1 it writes down that the command was
+// aborted; before that nobody knows how it ended.
+func TestPiTerminatedInTool(t *testing.T) {
+	h := newPi(t)
+	a := h.piInTool()
+	if got := a.signal(syscall.SIGTERM); got != 143 {
+		t.Errorf("exit after SIGTERM: got %d, want 143", got)
+	}
+	session := h.newest()
+	h.until("its end is seen", func() bool { st := h.status(session).State; return st == "died" || st == "ended" })
+	want := checkpoint.CallDoubt
+	if h.transcripts("Command aborted") {
+		want = checkpoint.CallFailed
+	}
+	h.until("the command's outcome is known", func() bool { return h.calls(session)["touch"] == want })
+	if r := h.recover(session); (len(r.InDoubt) == 1) != (want == checkpoint.CallDoubt) {
+		t.Errorf("got %v in doubt, with the command %s", r.InDoubt, want)
+	}
+}
+
+// TestPiWithoutBelay: a pi whose belay is gone goes on as if it had never been there, and is not held up but once.
+func TestPiWithoutBelay(t *testing.T) {
+	h := newPi(t)
+	ext := h.path(".pi/agent/extensions/belay.ts")
+	data, err := os.ReadFile(ext)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := strings.ReplaceAll(string(data), os.Getenv(binVar), "/nowhere")
+	if gone == string(data) {
+		t.Fatal("the extension does not name belay-hook's place")
+	}
+	h.write(".pi/agent/extensions/belay.ts", gone)
+	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{piBash(quick)}}, Turn{Text: "The first round is done."})
+	a := h.start("please start the work")
+	if code := a.wait(); code != 0 || !strings.Contains(a.printed(), "The first round is done.") || strings.Contains(a.printed(), "rror") {
+		t.Errorf("got exit %d and %q, want the answer and nothing else", code, a.printed())
+	}
+}
+
+// TestPiNotKept: of a session that pi itself does not keep belay keeps nothing.
+func TestPiNotKept(t *testing.T) {
+	h := newPi(t)
+	h.run("--no-session", "please start the work")
+	h.run("a kept one")
+	if list := h.sessions(); len(list) != 1 {
+		t.Errorf("got %d sessions, want the kept one alone", len(list))
+	}
+}
+
+// TestPiUninstall: pi's folder is as it was, byte for byte, after sessions ran with belay in it.
+func TestPiUninstall(t *testing.T) {
+	h := newPi(t)
+	ext := h.path(".pi/agent/extensions/belay.ts")
+	if !exists(ext) {
+		t.Fatalf("%s is not there after install", ext)
+	}
+	h.run("please start the work")
+	session, before := h.newest(), h.agentFiles()
+	for _, args := range [][]string{{"status"}, {"recover", "--session", session}, {"checkpoint", "--agent", "pi", "--session", session}, {"list"}, {"doctor"}} {
+		if out, err := h.belay(args...); err != nil {
+			t.Logf("%v\n%s", err, out) // doctor may find fault with the lab; what counts is below
+		}
+	}
+	if after := h.agentFiles(); !maps.Equal(after, before) {
+		t.Errorf("belay's commands changed files of the agent: got %v, want %v", after, before)
+	}
+	if out, err := h.belay("uninstall", "pi"); err != nil {
+		t.Fatalf("belay uninstall: %v\n%s", err, out)
+	}
+	if exists(filepath.Dir(ext)) {
+		t.Errorf("%s is there after uninstall, and install had made it", filepath.Dir(ext))
+	}
+	delete(before, ext)
+	if after := h.agentFiles(); !maps.Equal(after, before) {
+		t.Errorf("uninstall changed other files of the agent: got %v, want %v", after, before)
+	}
+	h.run("without belay")
+	if st := h.sessions(); len(st) != 1 {
+		t.Errorf("got %d sessions after uninstall, want still 1", len(st))
+	}
+}

@@ -22,7 +22,6 @@ import (
 
 // docCursor is the place in a document: the last message that was told.
 type docCursor struct {
-	Sum  uint64 `json:"s,omitempty"` // of all bytes: an equal document holds nothing new
 	Last string `json:"i,omitempty"`
 	Hash uint64 `json:"h,omitempty"` // of the last message, which may get richer
 }
@@ -37,13 +36,12 @@ type document struct {
 
 // look is how a file looked. One that looks the same right after it was read needs no second reading.
 type look struct {
-	size        int64
-	inode       uint64
-	mtime, ctim time.Time
+	size, inode uint64
+	changed     time.Time
 }
 
 func lookAt(info os.FileInfo) look {
-	l := look{size: info.Size(), mtime: info.ModTime()}
+	l := look{size: uint64(info.Size()), changed: info.ModTime()}
 	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
 		l.inode = sys.Ino
 	}
@@ -62,7 +60,7 @@ func (d *document) read(ctx context.Context, from checkpoint.Cursor, opt checkpo
 		return checkpoint.Batch{Cursor: from}, err
 	}
 	now := lookAt(info)
-	if from != "" && from == d.next && now == d.look && time.Since(now.mtime) > 2*time.Second {
+	if from != "" && from == d.next && now == d.look && time.Since(now.changed) > 2*time.Second {
 		return checkpoint.Batch{Cursor: from}, nil
 	}
 	b, err := d.take(ctx, from, opt)
@@ -113,10 +111,13 @@ func (d *document) take(ctx context.Context, from checkpoint.Cursor, opt checkpo
 		}
 		return ctx.Err()
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return checkpoint.Batch{}, err
-	}
-	if known && !found { // the conversation is another one: it is told anew
+	case end.torn > 0 && (!opt.Final || known && !found): // it is being written: all of it comes with the next look
+		d.h = nil
+		return checkpoint.Batch{Cursor: from, Losses: checkpoint.Losses{Torn: end.torn}}, nil
+	case known && !found: // the conversation is another one: it is told anew
 		d.h = nil
 		b, err := d.take(ctx, "", opt)
 		b.Entries = append([]checkpoint.Entry{{Op: checkpoint.Reset}}, b.Entries...)
@@ -136,14 +137,8 @@ func (d *document) take(ctx context.Context, from checkpoint.Cursor, opt checkpo
 	for _, e := range list {
 		b.Entries = append(b.Entries, e.Entry)
 	}
-	next.Sum = end.sum
 	b.Losses = c.losses
-	if end.torn > 0 { // in the middle of being written: the rest comes with the next look
-		b.Losses.Torn = end.torn
-		if next.Last == "" {
-			next = *cur.Doc
-		}
-	}
+	b.Losses.Torn = end.torn
 	b.Cursor = cursor{Model: c.cur.Model, Doc: &next}.encode()
 	return b, nil
 }
@@ -177,7 +172,6 @@ func (m message) hash() uint64 {
 
 // docEnd is what was found at a document's end.
 type docEnd struct {
-	sum    uint64
 	torn   int64 // bytes after the last whole message of a document that has no end (yet)
 	header header
 }
@@ -198,9 +192,7 @@ func eachMessage(path string, fn func(m message, off int64) error) (docEnd, erro
 	if err != nil {
 		return end, err
 	}
-	sum := fnv.New64a()
-	in := io.TeeReader(bufio.NewReaderSize(file, 64<<10), sum)
-	dec := json.NewDecoder(in)
+	dec := json.NewDecoder(bufio.NewReaderSize(file, 64<<10))
 	stopped, err := walkDocument(dec, &end.header, fn)
 	if err != nil {
 		return end, err
@@ -208,10 +200,6 @@ func eachMessage(path string, fn func(m message, off int64) error) (docEnd, erro
 	if stopped {
 		end.torn = max(info.Size()-dec.InputOffset(), 1)
 	}
-	if _, err := io.Copy(io.Discard, in); err != nil {
-		return end, fmt.Errorf("read %s: %w", path, err)
-	}
-	end.sum = sum.Sum64()
 	return end, nil
 }
 
