@@ -140,6 +140,7 @@ func TestRoundsCountOnceFromBothWitnesses(t *testing.T) {
 			"user: go | assistant: x | user: b | assistant: y | user: go | assistant: x"},
 		{"equal prompts, hooks back before the file", "F go, A x, E, later, F b, A y, E, later, P go, S z", 3, false,
 			"user: go | assistant: x | user: b | assistant: y | user: go | assistant: z"},
+		{"a prompt's hook was lost, then the same words", "F go, S x, P go, S y", 2, false, "user: go | assistant: x | user: go | assistant: y"},
 		{"H06 prompt and stop doubled", "P go, P go, S done, S done", 1, false, "user: go | assistant: done"},
 		{"next prompt ends a turn", "P a, P b, S y", 2, false, "user: a | user: b | assistant: y"},
 		{"a Stop twice in a turn", "P a, S x, T c, Z c, S y", 1, false, "user: a | assistant: x | assistant: y"},

@@ -216,6 +216,9 @@ func TestS11ExitWhileIdle(t *testing.T) {
 	if e := f.event(Event{Kind: EventExit, Proc: p}); e.Force != "" || f.s.Deaths != 1 {
 		t.Errorf("a second exit: effect %+v, deaths %d, want nothing", e, f.s.Deaths)
 	}
+	if f.event(Event{Kind: EventToolEnd, Call: "late", Proc: p}); f.s.Live {
+		t.Error("a late event of a process that is gone made the session live")
+	}
 	f.event(Event{Kind: EventEnd, Proc: p, Reason: "logout"}) // its hook was overtaken by the end of the process
 	if !f.s.Ending.Clean || f.s.Live {
 		t.Errorf("a late good-bye: ending %+v, live %v, want clean and not live", f.s.Ending, f.s.Live)

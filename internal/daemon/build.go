@@ -139,7 +139,11 @@ func (s *session) wrote(b *build, c *checkpoint.Checkpoint, err error) {
 	if err != nil {
 		t.Failed = err.Error()
 	}
+	full, sparse := s.state.OwedFull, s.state.OwedSparse
 	s.note(checkpoint.Event{Kind: checkpoint.EventCheckpoint, Taken: &t})
+	if s.state.News > t.News { // what came to be owed while it was written is not in it
+		s.state.OwedFull, s.state.OwedSparse = full, sparse
+	}
 	if err != nil {
 		s.failed(b, err)
 		return

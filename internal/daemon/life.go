@@ -328,7 +328,7 @@ func (d *Daemon) forgetDisk() {
 func (s *session) force(cause checkpoint.Cause, reply chan<- result) {
 	now := time.Now()
 	if s.due != nil { // one is on its way: the next one follows it if there is still something new
-		s.state.OwedFull = cause
+		s.state.OwedFull, s.due.last = cause, 0
 		s.waiters = append(s.waiters, waiter{after: s.state.News, reply: reply})
 		return
 	}

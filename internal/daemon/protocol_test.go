@@ -45,6 +45,7 @@ func TestOps(t *testing.T) {
 	}{
 		{"hello", wire.Request{Op: "hello", Agent: "claude-code"}, "", `"v":1`},
 		{"event", eventRequest("s", wire.Event{Kind: "task", Text: "paint it"}), "", ""},
+		{"checkpoint", eventCheckpoint("s"), "", "taken"},
 		{"event without a session", wire.Request{Op: "event", Body: []byte(`{"kind":"stop"}`)}, wire.CodeBadRequest, ""},
 		{"event of no kind", wire.Request{Op: "event", Session: "s", Body: []byte(`{"kind":"dance"}`)}, wire.CodeBadRequest, ""},
 		{"event with a broken body", wire.Request{Op: "event", Session: "s", Body: []byte(`7`)}, wire.CodeBadRequest, ""},
@@ -52,7 +53,6 @@ func TestOps(t *testing.T) {
 		{"hook of an unknown agent", wire.Request{Op: "hook", Agent: "nobody"}, wire.CodeUnknownAgent, ""},
 		{"mark", wire.Request{Op: "mark", Agent: "tester", Session: "s", Workspace: "/proj", Body: []byte(`{"text":"keep","decision":true}`)}, "", ""},
 		{"mark without text", wire.Request{Op: "mark", Agent: "tester", Session: "s"}, wire.CodeBadRequest, ""},
-		{"checkpoint", eventCheckpoint("s"), "", "taken"},
 		{"checkpoint of no session", eventCheckpoint("none"), wire.CodeNotFound, ""},
 		{"check", wire.Request{Op: "check", Agent: "tester", Session: "s", Workspace: "/proj", Body: []byte(`{"kind":"sparse"}`)}, "", ""},
 		{"verb", wire.Request{Op: "verb", Event: "increment", Session: "v"}, "", ""},

@@ -210,6 +210,9 @@ func (s *session) settle(d checkpoint.Decision, now time.Time) checkpoint.Decisi
 	switch {
 	case d.Take:
 		s.due = &build{decision: d, since: now, last: s.lateText()}
+		if d.Cause == checkpoint.CauseStopping {
+			s.due.last = 0 // there is no time to wait for the file; the event's text is there
+		}
 	case d.Code == checkpoint.CodeDegraded && d.Owed:
 		s.noteGap()
 	}

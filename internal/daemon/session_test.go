@@ -100,6 +100,29 @@ func TestForcedCheckpoints(t *testing.T) {
 	}
 }
 
+// A trigger that comes while a checkpoint is being written is not in it: it is owed, and taken after it.
+func TestATriggerDuringAWriteIsOwed(t *testing.T) {
+	f, wait := &faulty{}, make(chan struct{})
+	f.block.Store(&wait)
+	r := start(t, tempDir(t), withFaults(f))
+	r.rounds("s", 0, 1)
+	c := r.dial()
+	if err := c.Send(eventCheckpoint("s"), nil); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the write is under way", func() bool { return f.puts.Load() == 1 })
+	r.event("s", wire.Event{Kind: "prompt", Text: "said during the write"})
+	if d := r.event("s", wire.Event{Kind: "compacting"}).Decision; d == nil || !d.Owed || d.Code != "in_progress" {
+		t.Errorf("decision %+v, want it owed", d)
+	}
+	f.block.Store(nil)
+	close(wait)
+	until(t, "the owed one is taken", func() bool { return len(r.checkpoints("tester", "s")) == 2 })
+	if got := r.newest("s"); got.Cause != checkpoint.CauseCompaction || len(got.State.Messages) != 3 {
+		t.Errorf("cause %s with %d messages, want compaction with 3", got.Cause, len(got.State.Messages))
+	}
+}
+
 func TestBothKindsAreOneFull(t *testing.T) {
 	r := start(t, tempDir(t))
 	r.rounds("s", 0, 4)

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command bench.d measures belay against yardsticks of the same run (scripts/bench starts it).
 //
 // Variants of one comparison are run in random order, round after round, so that other work on the machine hits all alike.
