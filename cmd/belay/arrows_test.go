@@ -135,14 +135,14 @@ func TestLibrariesLiveInOnePackage(t *testing.T) {
 		"github.com/spf13/cobra":         {"belay/cmd/belay"},
 		"github.com/adrg/xdg":            {"belay/cmd/belay"},
 		"gopkg.in/natefinch/lumberjack":  {"belay/cmd/belay"},
-		"github.com/klauspost/compress":  {"belay/internal/mirror", "belay/internal/agent"},                    // some agents compress their transcripts
-		"github.com/gofrs/flock":         {"belay/internal/daemon", "belay/internal/intake"},                   // both sides of the one lock
-		"github.com/schollz/progressbar": {"belay/cmd/belay", "belay/scripts"},                                 // programs with a screen
-		"golang.org/x/term":              {"belay/cmd/belay", "belay/scripts"},                                 // likewise
-		"go.uber.org/zap/zapcore":        {"belay/cmd/belay"},                                                  // the log is built in one place
-		"go.uber.org/zap":                {"belay"},                                                            // *zap.Logger may appear anywhere
-		"golang.org/x/sys":               {"belay"},                                                            // the system's own calls
-		"github.com/prometheus":          {"belay/internal/metrics"},                                           // one leaf, if it comes
+		"github.com/klauspost/compress":  {"belay/internal/mirror", "belay/internal/agent"},                       // some agents compress their transcripts
+		"github.com/gofrs/flock":         {"belay/internal/daemon", "belay/internal/intake"},                      // both sides of the one lock
+		"github.com/schollz/progressbar": {"belay/cmd/belay", "belay/scripts"},                                    // programs with a screen
+		"golang.org/x/term":              {"belay/cmd/belay", "belay/scripts"},                                    // likewise
+		"go.uber.org/zap/zapcore":        {"belay/cmd/belay"},                                                     // the log is built in one place
+		"go.uber.org/zap":                {"belay"},                                                               // *zap.Logger may appear anywhere
+		"golang.org/x/sys":               {"belay"},                                                               // the system's own calls
+		"github.com/prometheus":          {"belay/internal/metrics"},                                              // one leaf, if it comes
 		"modernc.org/sqlite":             {"belay/checkpoint", "belay/internal/sqlitero", "belay/internal/index"}, // a store, agents' databases, the index
 		"github.com/coreos/go-systemd":   {"belay/cmd/belay", "belay/internal/daemon"},
 	}

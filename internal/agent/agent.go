@@ -137,3 +137,10 @@ type Recogniser interface {
 	// Recognise says whether a file that begins with head (up to 64 KB) is one of this agent's transcripts.
 	Recognise(head []byte) bool
 }
+
+// Watched is the part of an Agent some of whose transcripts are more than one file: a database and its log. All of them are
+// watched; they are no lines, so that no mirror is kept of them.
+type Watched interface {
+	// Watch names the files that change when the transcript at path does; none for one that is just the file at path.
+	Watch(path string) []string
+}

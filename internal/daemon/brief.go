@@ -130,8 +130,9 @@ func (d *Daemon) choose(ctx context.Context, b *briefing, self *checkpoint.State
 	case c.Adopt != nil && d.claimDeath(b, c.Adopt.Key):
 		b.about = d.dead(ctx, c.Adopt.Key)
 	case c.Idle != nil && d.claimDeath(b, c.Idle.Key):
-		d.dead(ctx, c.Idle.Key)
-		b.line = recovery.IdleLine(*c.Idle, "belay")
+		if d.dead(ctx, c.Idle.Key) != nil {
+			b.line = recovery.IdleLine(*c.Idle, "belay")
+		}
 	case len(c.List) > 0:
 		b.line = recovery.ListText(c.List, "belay", now)
 	}
@@ -142,10 +143,14 @@ func empty(s *checkpoint.State) bool {
 	return len(s.Messages) == 0 && len(s.Calls) == 0 && s.Rounds == 0
 }
 
-// dead gives a copy of a predecessor's state, with its death journalled: what is told of it counts for that death.
+// dead gives a copy of a predecessor's state, with its death journalled: what is told of it counts for that death. nil when
+// another session was told of it since it was chosen.
 func (d *Daemon) dead(ctx context.Context, key checkpoint.Key) *checkpoint.State {
 	state, _ := ask(ctx, d.session(key), func(s *session) *checkpoint.State {
 		s.noticeDeath(nil)
+		if lookup.Candidate(s.state).Given {
+			return nil
+		}
 		return s.state.Clone()
 	})
 	return state

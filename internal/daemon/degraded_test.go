@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -139,6 +138,20 @@ func (r *running) newest(session string) *checkpoint.Checkpoint {
 	return c
 }
 
+// C13: a starting session is told in one line, once.
+func TestC13DegradedIsToldOnceAtAStart(t *testing.T) {
+	home(t)
+	f := &faulty{}
+	r := start(t, tempDir(t), withFaults(f))
+	r.degrade(f, "s")
+	if _, text := r.hook(0, startOf(sessionA, "startup", "/proj")); !strings.Contains(text, "checkpoints") || strings.Count(strings.TrimSpace(text), "\n") > 2 {
+		t.Errorf("want one line in the frame, got %q", text)
+	}
+	if _, text := r.hook(0, startOf(sessionB, "startup", "/other")); text != "" {
+		t.Errorf("told twice: %q", text)
+	}
+}
+
 func TestManualHealAndReset(t *testing.T) {
 	f := &faulty{}
 	r := start(t, tempDir(t), withFaults(f), func(d *Daemon) { d.opt.Breaker.Manual = true })
@@ -264,59 +277,6 @@ func TestStopWithAHangingStore(t *testing.T) {
 	r.d.wait.Wait()
 }
 
-// rotten is a disk on which everything in some folder fails while the switch is on.
-type rotten struct {
-	vfs.FS
-	folder string
-	on     atomic.Bool
-}
-
-func (f *rotten) bad(name string) error {
-	if f.on.Load() && strings.Contains(name, f.folder) {
-		return &fs.PathError{Op: "write", Path: name, Err: syscall.EIO}
-	}
-	return nil
-}
-
-func (f *rotten) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error) {
-	if err := f.bad(name); err != nil && flag&(os.O_WRONLY|os.O_RDWR) != 0 {
-		return nil, err
-	}
-	file, err := f.FS.OpenFile(name, flag, perm)
-	if err != nil {
-		return nil, err
-	}
-	return &rottenFile{file, f, name}, nil
-}
-
-func (f *rotten) Rename(a, b string) error { return errors.Join(f.bad(b), f.FS.Rename(a, b)) }
-func (f *rotten) MkdirAll(p string, m fs.FileMode) error {
-	if err := f.bad(p); err != nil {
-		return err
-	}
-	return f.FS.MkdirAll(p, m)
-}
-
-type rottenFile struct {
-	vfs.File
-	fs   *rotten
-	name string
-}
-
-func (f *rottenFile) Write(p []byte) (int, error) {
-	if err := f.fs.bad(f.name); err != nil {
-		return 0, err
-	}
-	return f.File.Write(p)
-}
-
-func (f *rottenFile) Sync() error {
-	if err := f.fs.bad(f.name); err != nil {
-		return err
-	}
-	return f.File.Sync()
-}
-
 func TestJournalsDiskFailsAndComesBack(t *testing.T) {
 	dir := tempDir(t)
 	disk := &rotten{FS: vfs.OS{}, folder: "/journal"}
@@ -375,33 +335,25 @@ func TestStateFolderVanishesAndComesBack(t *testing.T) {
 	until(t, "a checkpoint is there again", func() bool { return len(r.checkpoints("tester", "s")) > 0 })
 }
 
+// spoiled are the ways in which a state folder cannot be used.
+var spoiled = map[string]func(dir string) error{
+	"a file in its place": func(dir string) error { return os.WriteFile(dir, nil, 0o600) },
+	"below a file": func(dir string) error {
+		return errors.Join(os.Remove(filepath.Dir(dir)), os.WriteFile(filepath.Dir(dir), nil, 0o600))
+	},
+	"the journal is a file": func(dir string) error {
+		return errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "journal"), nil, 0o600))
+	},
+}
+
 func TestG10TheStateFolderCannotBeUsed(t *testing.T) {
-	for name, spoil := range map[string]func(t *testing.T, dir string){
-		"a file in its place": func(t *testing.T, dir string) {
-			if err := os.WriteFile(dir, nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
-		},
-		"below a file": func(t *testing.T, dir string) {
-			if err := os.WriteFile(filepath.Dir(dir), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
-		},
-		"the journal is a file": func(t *testing.T, dir string) {
-			if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "journal"), nil, 0o600)); err != nil {
-				t.Fatal(err)
-			}
-		},
-	} {
+	for name, spoil := range spoiled {
 		t.Run(name, func(t *testing.T) {
 			base := filepath.Join(tempDir(t), "base")
 			dir := filepath.Join(base, "state")
-			if name != "below a file" {
-				if err := os.Mkdir(base, 0o700); err != nil {
-					t.Fatal(err)
-				}
+			if err := errors.Join(os.Mkdir(base, 0o700), spoil(dir)); err != nil {
+				t.Fatal(err)
 			}
-			spoil(t, dir)
 			t.Cleanup(func() { // the second place's lock stays for good; this one is of the test's own
 				for _, place := range wire.SocketPlaces(dir) {
 					_ = os.Remove(lockName(place))

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"belay/checkpoint"
+	"belay/checkpoint/filestore"
 	"belay/checkpoint/journal"
 	"belay/internal/lookup"
 	"belay/internal/statedir"
@@ -214,24 +216,26 @@ func TestKillLoop(t *testing.T) {
 		acked += k.clients[i].acked.Load()
 	}
 	t.Logf("%d kills in %s, %d events acknowledged as on disk, journal at %d", kills, time.Since(began).Round(time.Millisecond), acked, k.seq.Load())
-	if acked == 0 {
-		t.Error("no event was ever acknowledged: the test proved nothing")
+	if acked == 0 || k.checkpoints == 0 {
+		t.Errorf("%d events acknowledged, %d checkpoints: the test proved nothing", acked, k.checkpoints)
 	}
 }
 
 type killed struct {
-	t       *testing.T
-	dir     string
-	bin     string
-	seq     atomic.Uint64 // highest acknowledged number
-	clients [8]struct{ sent, acked, turn atomic.Int64 }
+	t           *testing.T
+	dir         string
+	bin         string
+	checkpoints int           // most that a session had
+	seq         atomic.Uint64 // highest acknowledged number
+	clients     [8]struct{ sent, acked, turn atomic.Int64 }
 }
 
 // run starts the daemon, loads it, and kills it after a while.
 func (k *killed) run(life time.Duration) {
 	k.t.Helper()
 	cmd := exec.Command(k.bin, "daemon", "--state-dir", k.dir)
-	cmd.Env = append(os.Environ(), "HOME="+k.dir, "XDG_CONFIG_HOME="+k.dir)
+	// Small numbers, so that checkpoints are written and segments sealed all the time.
+	cmd.Env = append(os.Environ(), "HOME="+k.dir, "XDG_CONFIG_HOME="+k.dir, "BELAY_GATES_SPARSE_TIME=0s", "BELAY_JOURNAL_SEGMENT=64KB")
 	if err := cmd.Start(); err != nil {
 		k.t.Fatal(err)
 	}
@@ -283,6 +287,29 @@ func (k *killed) client(ctx context.Context, i int) {
 	}
 }
 
+// whole reads every checkpoint of a session: each is all there or not at all (T12).
+func (k *killed) whole(f lookup.Folder, key checkpoint.Key) {
+	k.t.Helper()
+	store, err := filestore.Open(f.Dir.FS, f.Dir.Root)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	list, err := store.List(context.Background(), key)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	k.checkpoints = max(k.checkpoints, len(list))
+	for _, m := range list {
+		data, err := store.Get(context.Background(), key, m.Number)
+		if err == nil {
+			_, err = checkpoint.Decode(data)
+		}
+		if err != nil {
+			k.t.Errorf("checkpoint %d of %s: %v", m.Number, key, err)
+		}
+	}
+}
+
 // compare reads the folder as `belay recover` does, without a daemon.
 func (k *killed) compare() {
 	k.t.Helper()
@@ -299,6 +326,7 @@ func (k *killed) compare() {
 	for key, s := range states {
 		found[key.Session] = s.Rounds
 		last = max(last, s.Seq)
+		k.whole(f, key)
 	}
 	if want := k.seq.Load(); last < want {
 		k.t.Errorf("journal ends at %d, acknowledged was %d", last, want)

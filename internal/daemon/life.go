@@ -26,8 +26,8 @@ func (s *session) follow(before *checkpoint.Proc) {
 	if s.state.Transcript != "" && s.state.Transcript != s.file.opened {
 		s.read()
 	}
-	if s.file.opened != "" {
-		s.d.watch.Active(s.file.opened, true)
+	for _, part := range s.file.watched {
+		s.d.watch.Active(part, true)
 	}
 	s.d.counts.lastLive.Store(time.Now().UnixNano())
 	if s.fresh && !s.saving && s.state.LastHook.Equal(s.state.Began) {

@@ -472,3 +472,30 @@ func TestTwoDaemonsRacing(t *testing.T) {
 		t.Errorf("the winner ended with %v", err)
 	}
 }
+
+func FuzzReadRequest(f *testing.F) {
+	for _, seed := range []string{`{"op":"status"}`, `{"op":"hook","len":3}` + "\nabc", `{"len":9999999}`, `{"op":7}`, "null", "", `{"op":"event","body":{}}`} {
+		f.Add([]byte(seed + "\n"))
+	}
+	d := New(testOptions("/nowhere", nopLog()))
+	close(d.ready)
+	f.Fuzz(func(t *testing.T, in []byte) {
+		r := bufio.NewReader(bytes.NewReader(in))
+		line, err := readLine(r, wire.MaxLine)
+		if err != nil {
+			return
+		}
+		req, err := readHeader(line)
+		if err != nil {
+			return
+		}
+		if req.Op == "" && (req.Len != 0 || req.ID != "") {
+			t.Errorf("fields of an agent's payload were taken for ours: %+v", req)
+		}
+		payload, free, err := d.readPayload(t.Context(), r, &req)
+		free()
+		if err == nil && len(payload) > min(max(req.Len, 0), wire.MaxPayload) {
+			t.Errorf("%d bytes of payload for %d", len(payload), req.Len)
+		}
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -15,7 +16,6 @@ import (
 	"belay/internal/proc"
 	"belay/internal/vfs"
 	"belay/internal/wire"
-	"sync"
 )
 
 // errStopping: the session or the daemon ended before it could answer.
@@ -71,6 +71,7 @@ type result struct {
 func (s *session) run(ctx context.Context) {
 	defer close(s.done)
 	defer s.closeFile()
+	defer s.work.Wait() // readers and writers end with ctx
 	if err := vfs.SweepTemps(s.d.opt.FS, s.d.dir.Session(s.key)); err != nil {
 		s.d.log.Debug("sweep left-over files", zap.Stringer("session", s.key), zap.Error(err))
 	}
@@ -231,7 +232,7 @@ func (s *session) noteGap() {
 
 // note is an event of the daemon's own.
 func (s *session) note(e checkpoint.Event) {
-	if r := s.event(e); r.err != nil {
+	if r := s.event(e); r.err != nil && s.d.life.Err() == nil {
 		s.d.log.Warn("note", zap.Stringer("session", s.key), zap.String("kind", string(e.Kind)), zap.Error(r.err))
 	}
 }

@@ -17,7 +17,8 @@ import (
 // transcript is what a session has open of its agent's own record. At most one goroutine reads it and one copies it into
 // the mirror; both hand what they found back through the inbox.
 type transcript struct {
-	opened  string // path
+	opened  string   // path
+	watched []string // it, or the files that it consists of
 	source  checkpoint.Transcript
 	reading bool
 	again   bool // it may have changed since the reader began
@@ -217,8 +218,15 @@ func (s *session) openFile() {
 	s.closeFile()
 	path := s.state.Transcript
 	s.file = transcript{opened: path, source: s.agent.Open(agent.Source{Path: path, Session: s.key.Session, Child: s.key.Child}), compacted: true}
-	s.d.bind(path, s.key)
-	if !s.d.opt.Mirror {
+	s.file.watched = []string{path}
+	parts := s.partsOf(path)
+	if len(parts) > 0 {
+		s.file.watched = parts
+	}
+	for _, part := range s.file.watched {
+		s.d.bind(part, s.key)
+	}
+	if !s.d.opt.Mirror || len(parts) > 0 { // a database is no file of lines
 		return
 	}
 	m, err := mirror.Open(s.d.opt.FS, s.d.dir.Session(s.key), mirror.Options{Codec: s.d.codec})
@@ -229,14 +237,23 @@ func (s *session) openFile() {
 	s.file.mirror = m
 }
 
-// closeFile waits for reader and copier: it is called when neither runs, or when the daemon stops and both end by that.
+// partsOf names the files of a transcript that is more than one.
+func (s *session) partsOf(path string) []string {
+	if w, ok := s.agent.(agent.Watched); ok {
+		return w.Watch(path)
+	}
+	return nil
+}
+
+// closeFile is called when neither reader nor copier runs.
 func (s *session) closeFile() {
-	s.work.Wait()
 	f := &s.file
 	if f.source == nil {
 		return
 	}
-	s.d.unbind(f.opened, s.key)
+	for _, part := range f.watched {
+		s.d.unbind(part, s.key)
+	}
 	if err := f.source.Close(); err != nil {
 		s.d.log.Debug("close transcript", zap.Stringer("session", s.key), zap.Error(err))
 	}

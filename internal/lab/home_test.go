@@ -283,14 +283,23 @@ type agent struct {
 // start runs the agent with one prompt, without a terminal.
 func (h *home) start(args ...string) *agent {
 	h.t.Helper()
+	return h.startOn(nil, slices.Concat(h.prog.args, args)...)
+}
+
+// startOn runs the agent with these arguments alone and a stdin, or none.
+func (h *home) startOn(in *os.File, args ...string) *agent {
+	h.t.Helper()
 	a := &agent{h: h, out: h.path(fmt.Sprintf("run-%d.out", time.Now().UnixNano())), done: make(chan struct{}), from: len(h.model.Main())}
 	out, err := os.Create(a.out) // a file: an orphaned tool that holds a pipe would keep us waiting
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	defer out.Close()
-	a.cmd = exec.Command(os.Getenv(h.prog.env), slices.Concat(h.prog.args, args)...)
+	a.cmd = exec.Command(os.Getenv(h.prog.env), args...)
 	a.cmd.Dir, a.cmd.Env, a.cmd.Stdout, a.cmd.Stderr = h.proj, h.env(), out, out
+	if in != nil {
+		a.cmd.Stdin = in
+	}
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := a.cmd.Start(); err != nil {
 		h.t.Fatal(err)

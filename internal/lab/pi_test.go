@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"belay/checkpoint"
+	"belay/internal/lookup"
 )
 
 const piVar = "BELAY_LAB_PI"
@@ -238,6 +239,102 @@ func TestPiTerminatedInTool(t *testing.T) {
 	h.until("the command's outcome is known", func() bool { return h.calls(session)["touch"] == want })
 	if r := h.recover(session); (len(r.InDoubt) == 1) != (want == checkpoint.CallDoubt) {
 		t.Errorf("got %v in doubt, with the command %s", r.InDoubt, want)
+	}
+}
+
+// TestPiInterruptedInTool: Ctrl-C with a terminal's SIGINT; before version 1 pi ends by it without a word.
+func TestPiInterruptedInTool(t *testing.T) {
+	h := newPi(t)
+	a := h.piInTool()
+	code := a.signal(syscall.SIGINT)
+	session := h.newest()
+	h.until("its end is seen", func() bool { st := h.status(session).State; return st == "died" || st == "ended" })
+	t.Logf("exit %d, %s, the command %s", code, h.status(session).State, h.calls(session)["touch"])
+	if got := h.calls(session)["touch"]; got != checkpoint.CallDoubt && got != checkpoint.CallFailed {
+		t.Errorf("the command: got %q, want in doubt, or failed when pi wrote that down", got)
+	}
+}
+
+// piLong is a pi that a program drives (rpc): it lives through several prompts, as one at a terminal does.
+type piLong struct {
+	*agent
+	in *os.File
+}
+
+func (h *home) piLong() piLong {
+	h.t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	a := h.startOn(r, "--mode", "rpc", "--provider", "lab", "--model", "lab-model")
+	if err := r.Close(); err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { _ = w.Close() }) // its end may be closed already
+	return piLong{a, w}
+}
+
+func (p piLong) say(command string) {
+	p.h.t.Helper()
+	if _, err := p.in.WriteString(command + "\n"); err != nil {
+		p.h.t.Fatal(err)
+	}
+}
+
+// TestPiLives: a pi that stays open: rounds, an interrupt, a compaction, a new session, and its end.
+func TestPiLives(t *testing.T) {
+	h := newPi(t)
+	h.write(".pi/agent/settings.json", `{"defaultProvider":"lab","defaultModel":"lab-model","compaction":{"keepRecentTokens":10}}`)
+	p := h.piLong()
+	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{piBash(quick)}}, Turn{Text: "The first round is done."},
+		Turn{Text: "half of an answer", Hold: true}, Turn{Text: "The third round is done."})
+	p.say(`{"id":"1","type":"prompt","message":"please start the work"}`)
+	h.until("the first round is in the file", func() bool { return h.transcripts("The first round is done.") })
+	h.until("the first round is counted", func() bool { list := h.sessions(); return len(list) == 1 && list[0].MessageCount == 1 })
+	session := h.newest()
+	p.say(`{"id":"2","type":"prompt","message":"the second"}`)
+	h.until("the model answers", func() bool { return h.model.Holding() == 1 })
+	p.say(`{"id":"3","type":"abort"}`)
+	h.until("the interrupted round is counted", func() bool { return h.status(session).MessageCount == 2 })
+	p.say(`{"id":"4","type":"prompt","message":"the third"}`)
+	h.until("the third round is counted", func() bool { return h.status(session).MessageCount == 3 })
+	p.say(`{"id":"5","type":"compact"}`)
+	h.until("the compaction is in the file", func() bool { return h.transcripts(`"type":"compaction"`) })
+	h.until("the checkpoint before the compaction is there", func() bool {
+		shown, err := ask[lookup.Shown](h, "show", "--session", session)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return shown.State.LastFull != nil && shown.State.LastFull.Cause == checkpoint.CauseCompaction
+	})
+	p.say(`{"id":"6","type":"new_session"}`)
+	h.until("the first session has ended", func() bool { return h.status(session).State == "ended" })
+	before := len(h.model.Main())
+	p.say(`{"id":"7","type":"prompt","message":"another subject"}`)
+	h.until("the new session's round is counted", func() bool { return len(h.sessions()) == 2 && h.sessions()[0].MessageCount == 1 })
+	if r := h.model.Main()[before]; r.Count(record) != 0 || r.Count("please start the work") != 0 {
+		t.Errorf("the new session is told of the one before\n%s", said(r))
+	}
+	shown, err := ask[lookup.Shown](h, "show", "--session", session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var outcomes []string
+	for _, turn := range shown.State.Turns {
+		outcomes = append(outcomes, string(turn.Outcome))
+	}
+	if got := strings.Join(outcomes, ","); got != ",interrupted," {
+		t.Errorf("got outcomes %q, want the second turn interrupted and the others done", got)
+	}
+	if err := p.in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p.wait()
+	newest := h.newest()
+	h.until("the second session's end is seen", func() bool { st := h.status(newest).State; return st == "ended" || st == "died" })
+	if st := h.status(session); st.MessageCount != 3 || st.State != "ended" {
+		t.Errorf("the first session: got %d rounds, %s, want 3, ended", st.MessageCount, st.State)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -139,7 +140,7 @@ func programVersion(t testing.TB, program string) string {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, "--version")
 	dir := t.TempDir()
-	cmd.Dir, cmd.Env = dir, []string{"HOME=" + dir, "PATH=" + os.Getenv("PATH"), "NO_COLOR=1"}
+	cmd.Dir, cmd.Env = dir, []string{"HOME=" + dir, "PATH=" + filepath.Dir(program) + ":" + os.Getenv("PATH"), "NO_COLOR=1"} // a node may lie beside it
 	out, err := cmd.Output()
 	version := versionForm.Find(out)
 	if err != nil || version == nil {

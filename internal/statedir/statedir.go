@@ -88,8 +88,35 @@ func (d Dir) SaveState(s *checkpoint.State) error {
 	if err := d.FS.MkdirAll(d.Session(s.Key), vfs.DirMode); err != nil {
 		return fmt.Errorf("save state of %s: %w", s.Key, err)
 	}
+	if err := d.safe(d.Sessions(), filepath.Dir(d.Session(s.Key)), d.Session(s.Key)); err != nil {
+		return fmt.Errorf("save state of %s: %w", s.Key, err)
+	}
 	if err := vfs.Replace(d.FS, d.stateFile(s.Key), data); err != nil {
 		return fmt.Errorf("save state of %s: %w", s.Key, err)
+	}
+	return nil
+}
+
+// safe refuses folders that are links or belong to somebody else.
+func (d Dir) safe(folders ...string) error {
+	for _, path := range folders {
+		info, err := d.FS.Lstat(path)
+		if err != nil {
+			return err
+		}
+		if !info.IsDir() {
+			return fmt.Errorf("%s is a link or no folder: %w", path, ErrForeign)
+		}
+		if err := own(path, info); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func own(path string, info fs.FileInfo) error {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Geteuid() {
+		return fmt.Errorf("%s: %w (owner %d)", path, ErrForeign, st.Uid)
 	}
 	return nil
 }
@@ -101,17 +128,18 @@ func (d Dir) LoadState(k checkpoint.Key) (*checkpoint.State, error) {
 
 // readState reads a state file that is this user's own, in folders that are.
 func (d Dir) readState(name string) (*checkpoint.State, error) {
-	for _, path := range []string{d.Sessions(), filepath.Dir(filepath.Dir(name)), filepath.Dir(name), name} {
-		info, err := d.FS.Lstat(path)
-		if err != nil {
-			return nil, err
-		}
-		if !info.IsDir() && (path != name || !info.Mode().IsRegular()) {
-			return nil, fmt.Errorf("read state: %s is a link or no plain file: %w", path, ErrForeign)
-		}
-		if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Geteuid() {
-			return nil, fmt.Errorf("read state: %s: %w (owner %d)", path, ErrForeign, st.Uid)
-		}
+	if err := d.safe(d.Sessions(), filepath.Dir(filepath.Dir(name)), filepath.Dir(name)); err != nil {
+		return nil, fmt.Errorf("read state: %w", err)
+	}
+	info, err := d.FS.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("read state: %s is a link or no plain file: %w", name, ErrForeign)
+	}
+	if err := own(name, info); err != nil {
+		return nil, fmt.Errorf("read state: %w", err)
 	}
 	data, err := vfs.ReadFile(d.FS, name, maxState)
 	if err != nil {

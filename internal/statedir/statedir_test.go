@@ -170,6 +170,11 @@ func TestO05LinksAndOthersFilesAreNotRead(t *testing.T) {
 			if _, err := d.LoadState(key); !errors.Is(err, ErrForeign) {
 				t.Errorf("LoadState = %v, want ErrForeign", err)
 			}
+			if name == "a linked folder" {
+				if err := d.SaveState(checkpoint.NewState(key)); !errors.Is(err, ErrForeign) {
+					t.Errorf("SaveState = %v, want ErrForeign: it would write outside", err)
+				}
+			}
 			if found, _, err := d.Find(t.Context(), Name{}); err != nil || len(found) != 0 {
 				t.Errorf("Find gave %d, %v; want none", len(found), err)
 			}

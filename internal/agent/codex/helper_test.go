@@ -171,7 +171,7 @@ func stamps(t testing.TB, dir string) string {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		list = append(list, fmt.Sprintf("%s %v %v %x", path, info.Mode(), info.ModTime().Format(time.RFC3339Nano), read(t, path)))
+		list = append(list, fmt.Sprintf("%s %v %v x%x", path, info.Mode(), info.ModTime().Format(time.RFC3339Nano), read(t, path)))
 		return nil
 	})
 	if err != nil {

@@ -151,11 +151,11 @@ func toParent(p fields, e checkpoint.Event, kind checkpoint.EventKind) checkpoin
 // has no account.
 func (a *Agent) account(transcript string) string {
 	sessions := filepath.Dir(filepath.Dir(filepath.Dir(filepath.Dir(transcript))))
-	home := a.home
-	if filepath.IsAbs(transcript) && filepath.Base(sessions) == "sessions" {
-		home = filepath.Dir(sessions)
+	if !filepath.IsAbs(transcript) || filepath.Base(sessions) != "sessions" {
+		return ""
 	}
-	if home == a.plain || home == "" {
+	home := filepath.Dir(sessions)
+	if home == a.plain {
 		return ""
 	}
 	if home = realPath(home); a.plain != "" && home == realPath(a.plain) {

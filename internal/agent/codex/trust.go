@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -176,6 +177,9 @@ func trusted(text []byte, grants []grant) (next, bare []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if inLine(text) {
+		return nil, nil, fmt.Errorf("%w: hooks.state is no table on lines of its own", ErrBadConfig)
+	}
 	next = text
 	for _, g := range grants {
 		if t, _ := state[g.key].(map[string]any); t[hashKey] == g.hash {
@@ -184,6 +188,29 @@ func trusted(text []byte, grants []grant) (next, bare []byte, err error) {
 		next = addGrant(dropHash(next, g.key), g)
 	}
 	return next, bare, sameBut(text, next, grants, true)
+}
+
+var (
+	anyHeader  = regexp.MustCompile(`^\[`)
+	hooksTable = regexp.MustCompile(`^\[\s*["']?hooks["']?\s*\]`)
+	hooksKey   = regexp.MustCompile(`^["']?hooks["']?\s*[=.]`)
+	stateKey   = regexp.MustCompile(`^["']?state["']?\s*[=.]`)
+)
+
+// inLine says whether hooks or hooks.state are written as values, to which TOML lets nobody add a table.
+func inLine(text []byte) bool {
+	key := hooksKey
+	for line := range strings.Lines(string(text)) {
+		switch line = strings.TrimSpace(line); {
+		case hooksTable.MatchString(line):
+			key = stateKey
+		case anyHeader.MatchString(line):
+			key = nil
+		case key != nil && key.MatchString(line):
+			return true
+		}
+	}
+	return false
 }
 
 // distrusted gives the text without the grants.

@@ -1,6 +1,7 @@
 package codex
 
 import (
+	"bytes"
 	"encoding/json"
 	"path/filepath"
 	"regexp"
@@ -96,7 +97,12 @@ func toolInput(name string, args []byte) string {
 			return patchInput(one.Command)
 		}
 	}
-	return words(string(args), checkpoint.CutTool)
+	var compact bytes.Buffer
+	// Of a huge value only the ends are kept, and it is not read once more for a space.
+	if len(args) > 1<<20 || json.Compact(&compact, args) != nil {
+		return words(string(args), checkpoint.CutTool)
+	}
+	return words(compact.String(), checkpoint.CutTool)
 }
 
 var patchFile = regexp.MustCompile(`(?m)^\*\*\* (?:Add|Update|Delete) File: (.{1,512})$`)

@@ -194,4 +194,3 @@ func newestInDocument(path string, later func(message) bool) (found message) {
 	}
 	return found
 }
-

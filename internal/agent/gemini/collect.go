@@ -74,7 +74,9 @@ func isAnswer(e checkpoint.Entry) bool {
 
 func isCompaction(e checkpoint.Entry) bool { return e.Kind == checkpoint.EntryCompaction }
 
-func (c *collector) has(what func(checkpoint.Entry) bool) bool { return slices.ContainsFunc(c.entries, what) }
+func (c *collector) has(what func(checkpoint.Entry) bool) bool {
+	return slices.ContainsFunc(c.entries, what)
+}
 
 func (c *collector) emit(e checkpoint.Entry) {
 	e.Session = c.session
@@ -92,7 +94,7 @@ func (c *collector) line(line jsonl.Line, missing func() error) error {
 	any := false
 	for _, data := range found {
 		var rec record
-		if jsonl.Decode(data, &rec) != nil || rec.RewindTo == nil && rec.Set == nil && rec.ProjectHash == "" && !rec.talks() {
+		if jsonl.Decode(data, &rec) != nil || rec.RewindTo == "" && rec.Set == nil && rec.ProjectHash == "" && !rec.talks() {
 			continue // a piece of a record: a call, for example, has an id too
 		}
 		any = true
@@ -114,15 +116,15 @@ func (c *collector) line(line jsonl.Line, missing func() error) error {
 func (c *collector) record(rec record, data []byte, missing func() error) error {
 	first := len(c.entries)
 	list := rec.Messages
-	rewrites := rec.RewindTo != nil || rec.ID == "" && rec.Set != nil && rec.Set.Messages != nil
+	rewrites := rec.RewindTo != "" || rec.ID == "" && rec.Set != nil && rec.Set.Messages != nil
 	if rewrites && !c.h.whole {
 		if err := missing(); err != nil {
 			return err
 		}
 	}
 	switch {
-	case rec.RewindTo != nil:
-		for _, id := range c.h.rewind(*rec.RewindTo) {
+	case rec.RewindTo != "":
+		for _, id := range c.h.rewind(rec.RewindTo) {
 			c.emit(checkpoint.Entry{Op: checkpoint.Retract, ID: ident(id)})
 		}
 	case rec.ID != "":
@@ -180,7 +182,7 @@ func (c *collector) message(m message) {
 	}
 	switch m.Type {
 	case typeUser:
-		if fresh {
+		if fresh && m.ID != environmentID {
 			c.user(raw, base)
 		}
 	case typeGemini:

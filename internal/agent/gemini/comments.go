@@ -46,14 +46,9 @@ func hide(text []byte) hidden {
 				end = len(text)
 			}
 		case bytes.HasPrefix(rest, []byte("/*")):
-			n := bytes.Index(rest[2:], []byte("*/"))
-			if n < 0 {
-				n = len(rest) - 4 // no end: the rest is no JSON, and stays
-				out.Write(rest)
-				i = len(text)
-				continue
-			}
-			end = i + n + 4
+			if n := bytes.Index(rest[2:], []byte("*/")); n >= 0 {
+				end = i + n + 4
+			} // without an end it is no comment, and the text no JSON
 		}
 		if text[i] == '/' && end > i+1 && len(h.comments) < 1<<markBits {
 			out.WriteString(h.token(len(h.comments)))

@@ -140,7 +140,7 @@ func headerOf(path string) (h header, ok bool) {
 	// What cannot be read says nothing of itself.
 	_, _ = file.Read(jsonl.Pos{}, jsonl.Options{Max: locateHead, Final: true}, func(line jsonl.Line) bool {
 		var rec record
-		if jsonl.Decode(line.Data, &rec) == nil && rec.RewindTo == nil && rec.ID == "" && rec.Set == nil && rec.SessionID != "" {
+		if jsonl.Decode(line.Data, &rec) == nil && rec.RewindTo == "" && rec.ID == "" && rec.Set == nil && rec.SessionID != "" {
 			h = rec.header
 		}
 		return h.SessionID == ""

@@ -10,7 +10,7 @@ import (
 // record is what belay reads of one line. Which kind it is, its keys tell, in the order of the fields. Whatever has an
 // unexpected type is as if it were absent.
 type record struct {
-	RewindTo *string `json:"$rewindTo"`
+	RewindTo string `json:"$rewindTo"`
 	message
 	Set *struct {
 		Messages *[]message `json:"messages"`

@@ -38,6 +38,9 @@ const (
 	interruptedReply = "[The previous response was interrupted before it completed.]"
 )
 
+// environmentID is the id of the message in which the program tells the model where it runs, in every session.
+const environmentID = "d04923d38bb0f6017037e74183378ef4"
+
 // command is a line that the program carries out itself and the model never sees.
 var command = regexp.MustCompile(`^[/?][A-Za-z][A-Za-z0-9:_-]*(?:\s|$)`)
 

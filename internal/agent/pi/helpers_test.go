@@ -75,6 +75,9 @@ func write(t testing.TB, lines ...string) string {
 
 func put(t testing.TB, path, data string) {
 	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
 		t.Fatal(err)
 	}

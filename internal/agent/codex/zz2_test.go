@@ -1,0 +1,3 @@
+package codex
+import "belay/internal/agent"
+func srcOf(p string) agent.Source { return agent.Source{Path:p,Session:threadOne} }

@@ -1,0 +1,151 @@
+// Package openclaw knows the agent "openclaw" of every age: from 2026.8 on its transcripts are rows of a SQLite database, up
+// to 2026.7 (and in the line 2026.7.33 to 35) they are the .jsonl files that package pi reads. Which one holds is told by the
+// table transcript_events, never by a version.
+//
+// A row holds the record that a line held, so that both readers share pi's mapping and promises. A plugin inside of OpenClaw
+// tells what happens; Decode knows its payloads, which are belay's own form. Nothing of OpenClaw's is written but the plugin's
+// entry in its settings.
+//
+// Not done: sub-agents are known from events alone; cold archives of old sessions are not read.
+package openclaw
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"belay/checkpoint"
+	"belay/internal/agent"
+	"belay/internal/agent/pi"
+	"belay/internal/vfs"
+)
+
+const name = "openclaw"
+
+// databaseName is the file that holds the sessions of one of OpenClaw's agents: <state>/agents/<id>/agent/<this>.
+const databaseName = "openclaw-agent.sqlite"
+
+// Agent is OpenClaw. Its words, limits and the reader of files are those of the file era.
+type Agent struct {
+	*pi.Agent
+	states []string // state folders on this machine
+	config string   // the settings; empty when no home is known
+	plain  string   // the default state folder: its agent "main" needs no account
+	state  string   // belay's own state folder, where the way back from Install is kept
+	fsys   vfs.FS
+
+	mu struct {
+		sync.Mutex
+		stores map[string]bool // databases that are known to hold transcripts
+	}
+}
+
+var (
+	_ agent.Agent      = (*Agent)(nil)
+	_ agent.Recogniser = (*Agent)(nil)
+	_ agent.Watched    = (*Agent)(nil)
+	_ agent.Installer  = (*Agent)(nil)
+)
+
+// New makes the agent for the user whose environment this is.
+func New() *Agent {
+	a := &Agent{Agent: pi.OpenClaw(), states: pi.States(), fsys: vfs.OS{}, state: ownState()}
+	if len(a.states) > 0 {
+		a.config = filepath.Join(a.states[0], "openclaw.json")
+	}
+	if path := os.Getenv("OPENCLAW_CONFIG_PATH"); filepath.IsAbs(path) {
+		a.config = path
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		a.plain = realPath(filepath.Join(home, ".openclaw"))
+	}
+	a.mu.stores = map[string]bool{}
+	return a
+}
+
+// ownState is where belay keeps its own, as the daemon has it.
+func ownState() string {
+	if dir := os.Getenv("BELAY_STATE_DIR"); filepath.IsAbs(dir) {
+		return dir
+	}
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "belay")
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		return filepath.Join(home, ".local", "state", "belay")
+	}
+	return ""
+}
+
+// Events lists the events that the plugin forwards. Two names are the plugin's own: session_open is the first turn of a
+// session in a process, for which it waits; dropped tells of events that no daemon took.
+func (a *Agent) Events() []agent.EventSpec {
+	return []agent.EventSpec{
+		{Name: "session_open", Budget: 15 * time.Second, Waits: true},
+		{Name: "before_prompt_build", Budget: 15 * time.Second, Waits: true},
+		{Name: "before_tool_call", Budget: 15 * time.Second},
+		{Name: "after_tool_call"},
+		{Name: "agent_end", Budget: 30 * time.Second},
+		{Name: "before_compaction"},
+		{Name: "after_compaction"},
+		{Name: "before_reset"},
+		{Name: "subagent_spawned"},
+		{Name: "subagent_ended"},
+		{Name: "session_end", Budget: 2 * time.Second},
+		{Name: "dropped"},
+	}
+}
+
+// Open gives the reader of a session's rows, or of its file.
+func (a *Agent) Open(src agent.Source) checkpoint.Transcript {
+	if !isDatabase(src.Path) {
+		return a.Agent.Open(src)
+	}
+	return pi.OpenRows(src, openRows(src.Path, src.Session))
+}
+
+// Watch names the files that change with the transcript at path: what is new stands in the database's log.
+func (a *Agent) Watch(path string) []string {
+	if !isDatabase(path) {
+		return nil
+	}
+	return []string{path, path + "-wal"}
+}
+
+func isDatabase(path string) bool { return strings.HasSuffix(path, ".sqlite") }
+
+// Recognise knows the database by its tables, as far as they stand in its head, and the header of a file.
+func (a *Agent) Recognise(head []byte) bool {
+	if s := string(head); strings.HasPrefix(s, "SQLite format 3\x00") {
+		return strings.Contains(s, "transcript_events") || strings.Contains(s, "session_nodes") && strings.Contains(s, "session_key")
+	}
+	return a.Agent.Recognise(head)
+}
+
+// holds says whether a database has transcripts in it. Once it has, it has for good.
+func (a *Agent) holds(ctx context.Context, path string) bool {
+	a.mu.Lock()
+	known := a.mu.stores[path]
+	a.mu.Unlock()
+	if known || path == "" || !hasTable(ctx, path) {
+		return known
+	}
+	a.mu.Lock()
+	a.mu.stores[path] = true
+	a.mu.Unlock()
+	return true
+}
+
+// realPath follows links where the path leads somewhere on this machine. A relative one is not ours to complete.
+func realPath(path string) string {
+	if !filepath.IsAbs(path) {
+		return path
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return filepath.Clean(path)
+}

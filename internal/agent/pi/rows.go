@@ -1,0 +1,66 @@
+package pi
+
+import (
+	"belay/checkpoint"
+	"belay/internal/agent"
+	"belay/internal/jsonl"
+)
+
+// Rows are the records of one transcript that is no file of lines: OpenClaw's later store. It behaves as jsonl.File does for
+// a file: offsets grow with the records, a position that does not hold any more makes Read begin anew (Span.Changed).
+type Rows interface {
+	Read(from jsonl.Pos, opt jsonl.Options, fn func(jsonl.Line) bool) (jsonl.Span, error)
+	Backward(end, limit int64, fn func(jsonl.Line) bool) error
+	At(off int64) (jsonl.Pos, error)
+	Size() (int64, error)
+	Close() error
+}
+
+// OpenRows gives the reader of a transcript whose records come from rows: all that the package promises holds for it.
+func OpenRows(src agent.Source, rows Rows) checkpoint.Transcript {
+	r := &reader{file: rows}
+	r.session = src.Session
+	return r
+}
+
+// Said is a user message of OpenClaw's as the reader gives it: without the program's own blocks and belay's. Aside says that
+// no person wrote it; turn, that the whole turn is none of a person's.
+func Said(text string) (said string, aside, turn bool) {
+	rest, _ := checkpoint.StripOwn(text)
+	said = personal(rest)
+	aside, turn = machinePrompt(said, "")
+	return words(said), aside, turn
+}
+
+// Answered is the model's last answer as the reader gives it. Quiet says that it means "nothing to do".
+func Answered(text, prompt string) (answer string, quiet bool) {
+	rest, _ := checkpoint.StripOwn(text)
+	_, quiet = silent(rest, prompt)
+	return words(rest), quiet
+}
+
+// Content takes the words out of the content of a message: a string, or a list of blocks.
+func Content(raw []byte) string {
+	text, _ := parseContent(raw)
+	return text
+}
+
+// ToolInput makes the arguments of a call safe to keep, ToolOutput what it gave, Name an id or a name.
+func ToolInput(raw []byte) string   { return arguments(call{args: raw}) }
+func ToolOutput(text string) string { return output(text) }
+func Name(s string) string          { return ident(s) }
+
+// GoesOn says that a result only tells that its call runs on in the background.
+func GoesOn(text, status string) bool { return goesOn(message{text: text, status: status}) }
+
+// Header is what a transcript's first record says of it.
+func Header(record []byte) (session, workspace string, ok bool) {
+	rec, ok := parse(record, 0)
+	if !ok || rec.typ != typeHeader {
+		return "", "", false
+	}
+	return ident(rec.id), ident(text(rec.cwd)), true
+}
+
+// States are OpenClaw's state folders on this machine, the one of the environment or the default one first.
+func States() []string { return openclawStates() }

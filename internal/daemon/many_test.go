@@ -1,0 +1,205 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"belay/internal/spool"
+	"belay/internal/vfs"
+	"belay/internal/wire"
+)
+
+func TestStopWith200Sessions(t *testing.T) {
+	dir := tempDir(t)
+	r := start(t, dir)
+	for i := range 200 {
+		r.rounds(fmt.Sprint("s", i), 0, 1)
+	}
+	began := time.Now()
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	took := time.Since(began)
+	if took > 10*time.Second {
+		t.Errorf("stopping took %s, want 2 s (10 at most)", took)
+	}
+	names, err := filepath.Glob(filepath.Join(dir, "sessions/tester/*/checkpoints/*-full.md"))
+	if err != nil || len(names) == 0 {
+		t.Errorf("no FULL was taken at the stop: %v", err)
+	}
+	t.Logf("stopped in %s with %d of 200 FULLs", took.Round(time.Millisecond), len(names))
+	r = start(t, dir)
+	if got := r.session("tester", "s199").MessageCount; got != 1 {
+		t.Errorf("%d rounds, want 1", got)
+	}
+	until(t, "the rest is taken", func() bool {
+		names, err := filepath.Glob(filepath.Join(dir, "sessions/tester/*/checkpoints/*-full.md"))
+		return err == nil && len(names) >= 200
+	})
+}
+
+func TestD10SessionsLeaveMemoryAndFilesAreClosed(t *testing.T) {
+	path := transcriptPath(t, sessionA)
+	r := start(t, tempDir(t), func(d *Daemon) { d.times.idleAfter = 50 * time.Millisecond })
+	r.rounds("warm", 0, 1)
+	until(t, "the first session leaves", func() bool { return len(r.d.active()) == 0 })
+	files, goroutines := openFiles(t), runtime.NumGoroutine()
+	for i := range 100 {
+		id := fmt.Sprintf("%08d-aaaa-4aaa-8aaa-aaaaaaaaaaaa", i)
+		file := strings.Replace(path, sessionA, id, 1)
+		appendLines(t, file, record(id, "user", "wish", 0), record(id, "assistant", "answer", 1))
+		r.claude(file, startOf(id, "startup", "/proj"), payload{"hook_event_name": "SessionEnd", "session_id": id, "cwd": "/proj", "reason": "exit"})
+	}
+	until(t, "all sessions leave memory", func() bool { return len(r.d.active()) == 0 })
+	until(t, "files and goroutines are let go", func() bool {
+		return openFiles(t) <= files+5 && runtime.NumGoroutine() <= goroutines+5
+	})
+	if n := r.d.watch.Status().Paths; n > 3 {
+		t.Errorf("%d paths are still watched", n)
+	}
+	if got := r.session("claude-code", "00000007-aaaa-4aaa-8aaa-aaaaaaaaaaaa"); got.State != "ended" {
+		t.Errorf("a session on disk: %+v", got)
+	}
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skipf("open files cannot be counted here: %v", err)
+	}
+	return len(list)
+}
+
+func TestNothingWakesUpWhenNothingHappens(t *testing.T) {
+	path := transcriptPath(t, sessionA)
+	r := start(t, tempDir(t), func(d *Daemon) { d.times.idleAfter = time.Hour })
+	// An open call of a session without a known process: nothing can be noted of it.
+	r.event("s", wire.Event{Kind: "start"})
+	r.event("s", wire.Event{Kind: "tool-start", Call: "c", Name: "Bash"})
+	appendLines(t, path, record(sessionA, "user", "wish", 0))
+	r.claude(path, startOf(sessionA, "startup", "/proj"))
+	until(t, "first sight", func() bool { return len(r.checkpoints("claude-code", sessionA)) == 1 })
+	time.Sleep(1500 * time.Millisecond) // calls are noted and the mirror is flushed within a second
+	ticks := r.d.counts.ticks.Load()
+	time.Sleep(time.Second) // silence is what is measured
+	if n := r.d.counts.ticks.Load() - ticks; n > 1 {
+		t.Errorf("%d ticks of sessions in a silent second", n)
+	}
+}
+
+// BELAY_MANY sets how many sessions lie there (1000; 10000 is the long form: making them takes the time).
+func TestStartDoesNotReadWhatIsOnDisk(t *testing.T) {
+	dir := tempDir(t)
+	many := 1000
+	if n, err := strconv.Atoi(os.Getenv("BELAY_MANY")); err == nil {
+		many = n
+	}
+	for i := range many {
+		folder := filepath.Join(dir, "sessions", "tester", fmt.Sprint("s", i))
+		if err := errors.Join(os.MkdirAll(folder, 0o700), os.WriteFile(filepath.Join(folder, "state.json"), []byte("{"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	began := time.Now()
+	r := start(t, dir)
+	took := time.Since(began)
+	t.Logf("ready after %s beside %d sessions", took.Round(time.Millisecond), many)
+	if took > 5*time.Second {
+		t.Errorf("ready after %s, want 1 s (5 at most)", took)
+	}
+	if got := len(r.status().Sessions); got != 0 {
+		t.Errorf("%d sessions in memory, want none", got)
+	}
+}
+
+func TestM06ManySpooledEventsAreOneCheckpointEach(t *testing.T) {
+	dir := tempDir(t)
+	const sessions, events = 20, 10
+	for i := range sessions * events {
+		kind := []string{"prompt", "compacting", "stop", "end", "mark"}[i/sessions%5]
+		req := eventRequest(fmt.Sprint("s", i%sessions), wire.Event{Kind: kind, Text: fmt.Sprint("word ", i), Decision: true})
+		req.ID, req.Spooled = fmt.Sprint("e", i), time.Now().UnixMilli()
+		header := mustJSON(t, req)
+		if _, err := spool.Write(vfs.OS{}, filepath.Join(dir, "spool"), spool.DefaultLimits(), header, nil, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := start(t, dir)
+	until(t, "the spool is empty", func() bool {
+		names, err := filepath.Glob(filepath.Join(dir, "spool", "*-*"))
+		return err == nil && len(names) == 0
+	})
+	until(t, "each session has its FULL", func() bool { return r.count("checkpoints") >= sessions })
+	if got := r.count("checkpoints"); got > sessions {
+		t.Errorf("%d checkpoints of %d sessions, want one each", got, sessions)
+	}
+	if got := r.count("events"); got != sessions*events {
+		t.Errorf("%d events were taken, want %d", got, sessions*events)
+	}
+}
+
+// C13: a poisoned event among good ones is set aside; the rest is done.
+func TestC13APoisonedSpoolFileIsSetAside(t *testing.T) {
+	dir := tempDir(t)
+	for i := range 20 {
+		req := eventRequest("s", wire.Event{Kind: "stop", Text: fmt.Sprint(i)})
+		req.ID, req.Spooled = fmt.Sprint("e", i), time.Now().UnixMilli()
+		if i == 7 {
+			req.Op = "poison"
+		}
+		if _, err := spool.Write(vfs.OS{}, filepath.Join(dir, "spool"), spool.DefaultLimits(), mustJSON(t, req), nil, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := start(t, dir)
+	until(t, "it is set aside", func() bool {
+		names, err := filepath.Glob(filepath.Join(dir, "spool", "bad", "*"))
+		return err == nil && len(names) == 1
+	})
+	if got := r.session("tester", "s").MessageCount; got != 19 {
+		t.Errorf("%d rounds, want the 19 good ones", got)
+	}
+	until(t, "it is counted as dropped", func() bool { return r.count("dropped") == 1 })
+}
+
+func TestG04TotalBudget(t *testing.T) {
+	r := start(t, tempDir(t), func(d *Daemon) {
+		d.times.idleAfter, d.opt.TotalBytes = 20*time.Millisecond, 60<<10
+		d.opt.Gates.ForcedTime = 0
+	})
+	for i := range 10 {
+		for j := range 4 {
+			r.rounds(fmt.Sprint("s", i), j, 1)
+			r.checkpoint(fmt.Sprint("s", i))
+		}
+	}
+	until(t, "the sessions leave memory", func() bool { return len(r.d.active()) == 0 })
+	if err := r.d.keepTotal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	total, sessions := int64(0), map[string]int{}
+	names, err := filepath.Glob(filepath.Join(r.dir, "sessions/tester/*/checkpoints/*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		total += mustSize(t, name)
+		sessions[filepath.Dir(filepath.Dir(name))]++
+	}
+	if total > 60<<10 || len(sessions) != 10 {
+		t.Errorf("%d bytes of %d sessions, want at most %d and a FULL of each of 10", total, len(sessions), 60<<10)
+	}
+	for name, n := range sessions {
+		if strings.Contains(name, "s9") && n < 2 {
+			t.Errorf("the newest session was cut to %d although older ones had more to give", n)
+		}
+	}
+}
