@@ -3,12 +3,12 @@ package recovery
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"belay/checkpoint"
+	"belay/internal/lazyre"
 )
 
 // Candidate is a session that a new one may be the successor of.
@@ -119,7 +119,7 @@ func ListText(list []Candidate, program string, now time.Time) string {
 	return b.String()
 }
 
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9._:@/+][A-Za-z0-9._:@/+-]*$`)
+var plainWord = lazyre.New(`^[A-Za-z0-9._:@/+][A-Za-z0-9._:@/+-]*$`)
 
 // command is a command line that a person or a model may run as it stands. Ids come from agents: one that a shell would read
 // as more than a word is quoted, and one that cannot be shown faithfully gives way to the command that finds it.
@@ -127,7 +127,7 @@ func command(program, verb, agent, session string) string {
 	words := []string{program, verb}
 	for _, w := range [][2]string{{"--agent", agent}, {"--session", session}} {
 		switch id := w[1]; {
-		case plainWord.MatchString(id) && len(id) <= 200 && clean(id) == id:
+		case plainWord().MatchString(id) && len(id) <= 200 && clean(id) == id:
 			words = append(words, w[0], id)
 		case len(id) <= 200 && flat(id) == id && !strings.ContainsAny(id, "`'"):
 			words = append(words, w[0]+"='"+id+"'")

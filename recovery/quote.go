@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"belay/checkpoint"
+	"belay/internal/lazyre"
 )
 
 // Recovered text is a record. It must not be able to end its frame, to look like a live turn, to name a tag that some agent
@@ -16,15 +17,15 @@ import (
 // brief's cost.
 var (
 	// ownName is belay's frame name in any spelling: spaced, upper case, with another dash or an escaped one.
-	ownName = regexp.MustCompile(`^(?i)belay(?:[\W_]|&#?[a-z0-9]{1,8};|%[0-9a-f]{2}|\\[ux][0-9a-f]{2,4}){0,12}record`)
+	ownName = lazyre.New(`^(?i)belay(?:[\W_]|&#?[a-z0-9]{1,8};|%[0-9a-f]{2}|\\[ux][0-9a-f]{2,4}){0,12}record`)
 	// tag is what agents and models read as structure, plain or escaped.
-	tag = regexp.MustCompile(`^(?i)(?:<|＜|﹤|&lt;?|&#0{0,6}60;?|&#x0{0,6}3c;?|\\u003c|\\x3c|%3c)(\s{0,8}[/／]?\s{0,8}(?:system|user|assistant|human|developer|` +
+	tag = lazyre.New(`^(?i)(?:<|＜|﹤|&lt;?|&#0{0,6}60;?|&#x0{0,6}3c;?|\\u003c|\\x3c|%3c)(\s{0,8}[/／]?\s{0,8}(?:system|user|assistant|human|developer|` +
 		`tool|function|hook|command|local-command|antml|instruction|context|session|reminder|recovered|result|invoke|environment|turn_|im_start|im_end|` +
 		`bash-|task-|persisted|untrusted|budget|env|[|｜]|belay))`)
 	// square are the bracketed forms of the same: [INST], [/INST], [SYSTEM].
-	square = regexp.MustCompile(`^(?i)\[(\s{0,8}/?\s{0,8}(?:inst|system|sys)\s{0,8})\]`)
+	square = lazyre.New(`^(?i)\[(\s{0,8}/?\s{0,8}(?:inst|system|sys)\s{0,8})\]`)
 	// fenceLine is a line of dashes or equal signs that poses as a border.
-	fenceLine = regexp.MustCompile(`(?m)^[ \t]*(-{3,}|={3,})`)
+	fenceLine = lazyre.New(`(?m)^[ \t]*(-{3,}|={3,})`)
 )
 
 // replace puts repl in the place of each match of an anchored expression. Only what begins with a byte or rune of first is
@@ -72,9 +73,9 @@ func clean(s string) string {
 		}
 		return r
 	}, strings.ReplaceAll(s, "\r\n", "\n"))
-	s = replace(s, "bB", ownName, "belay·record")
-	s = replace(s, `<&\%＜﹤`, tag, "‹$1")
-	return replace(s, "[", square, "($1)")
+	s = replace(s, "bB", ownName(), "belay·record")
+	s = replace(s, `<&\%＜﹤`, tag(), "‹$1")
+	return replace(s, "[", square(), "($1)")
 }
 
 // hidden are the characters that change how text looks and are not seen: bidi marks, zero width, fillers, tags, variation
@@ -112,7 +113,7 @@ func code(s string, most int) string {
 func quote(s string) string {
 	s = strings.TrimRight(s, " \t\n")
 	if strings.Contains(s, "---") || strings.Contains(s, "===") {
-		s = fenceLine.ReplaceAllString(s, "·$1")
+		s = fenceLine().ReplaceAllString(s, "·$1")
 	}
 	return "> " + strings.ReplaceAll(s, "\n", "\n> ") + "\n"
 }

@@ -43,7 +43,8 @@ func newRoot() *cobra.Command {
 		Long: `belay runs beside an AI agent. It keeps a durable record of what the agent is doing, and after a crash, a restart or a
 compaction it gives the next session what it needs to go on.
 
-  belay install claude-code      wire an agent; its hooks start the daemon
+  belay install                  wire the agents of this machine; their hooks start the daemon
+  belay run -- claude            run an agent, see how it ends, and say how to go on
   belay status                   what is watched, and what is at risk now
   belay recover                  what a new session in this folder would be told
 
@@ -71,7 +72,7 @@ Exit codes: 0 it worked, 1 failed, 2 wrong use, 3 no such session, 4 no daemon, 
 	root.AddGroup(&cobra.Group{ID: groupSessions, Title: "Sessions:"}, &cobra.Group{ID: groupSetUp, Title: "Set-up:"},
 		&cobra.Group{ID: groupEvents, Title: "Events, for agents without an installer:"})
 	root.SetHelpCommand(helpCmd())
-	root.AddCommand(a.daemonCmd(), a.statusCmd(), a.listCmd(), a.showCmd(), a.recoverCmd(), a.checkpointCmd(), a.markCmd(), a.eventCmd(), a.resetCmd(),
+	root.AddCommand(a.runCmd(), a.daemonCmd(), a.statusCmd(), a.listCmd(), a.showCmd(), a.recoverCmd(), a.checkpointCmd(), a.markCmd(), a.eventCmd(), a.resetCmd(),
 		a.configCmd(), a.doctorCmd(), a.installCmd(), a.uninstallCmd(), a.intakeCmd(), completionCmd())
 	root.AddCommand(a.verbCmds()...)
 	return root

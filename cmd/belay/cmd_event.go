@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,8 @@ import (
 	"golang.org/x/term"
 
 	"belay/checkpoint"
+	"belay/internal/lookup"
+	"belay/internal/statedir"
 	"belay/internal/wire"
 )
 
@@ -35,7 +38,29 @@ func (f *sessionFlags) target(req wire.Request) (wire.Request, error) {
 	}
 	req.Agent, req.Session, req.Child, req.Workspace, req.ID = f.agent, f.session, f.child, n.Workspace, eventID()
 	if req.Agent == "" {
-		req.Agent = "other"
+		req.Agent = otherAgent
+	}
+	return req, nil
+}
+
+// known is target for a session that may be any agent's: the one that has this id. A new one is nobody's that belay knows.
+func (a *app) known(ctx context.Context, f *sessionFlags, req wire.Request) (wire.Request, error) {
+	req, err := f.target(req)
+	if err != nil || f.agent != "" {
+		return req, err
+	}
+	folder, err := a.folder()
+	if err != nil {
+		return req, err
+	}
+	found, err := folder.Sessions(ctx, statedir.Name{Session: req.Session, Child: req.Child, Workspace: req.Workspace}, 0)
+	switch {
+	case err != nil:
+		return req, err
+	case len(found) == 1:
+		req.Agent = found[0].Agent
+	case len(found) > 1:
+		return req, fmt.Errorf("%w: session %s", lookup.ErrSeveral, req.Session)
 	}
 	return req, nil
 }
@@ -81,8 +106,8 @@ func (a *app) eventCmd() *cobra.Command {
 		Use:     "event [JSON]",
 		GroupID: groupEvents,
 		Short:   "Send one event of any agent, as JSON",
-		Long: `Sends an event: the JSON object from the argument or from standard input. The daemon is started when none runs. Its kind is one
-of start, prompt, stop, tool-start, tool-end, compacting, compacted, child-start, child-end, end, exit, mark, task, beat; text
+		Long: `Sends an event: the JSON object from the argument or from standard input. The daemon is started when none runs. Without --agent it
+belongs to the one session that has this id; a new session's agent is then "other". Its kind is one of start, prompt, stop, tool-start, tool-end, compacting, compacted, child-start, child-end, end, exit, mark, task, beat; text
 holds words, call and name a tool call. docs/protocol.md lists all fields.
 
   belay event --agent mine --session s1 '{"kind":"prompt","text":"write the report"}'
@@ -95,7 +120,7 @@ Exit codes: 0 kept, 1 failed, 2 no event or not JSON, 4 no daemon could be start
 			if err != nil {
 				return err
 			}
-			req, err := f.target(wire.Request{Op: "event", Body: data})
+			req, err := a.known(cmd.Context(), &f, wire.Request{Op: "event", Body: data})
 			if err != nil {
 				return err
 			}
@@ -162,7 +187,7 @@ Exit codes: 0 kept, 1 failed, 2 wrong use, 4 no daemon could be started.`,
 			if err != nil {
 				return err
 			}
-			req, err := f.target(wire.Request{Op: "mark", Body: body})
+			req, err := a.known(cmd.Context(), &f, wire.Request{Op: "mark", Body: body})
 			if err != nil {
 				return err
 			}
@@ -194,7 +219,7 @@ taken.
 Exit codes: 0 taken, nothing new, or owed for a second, 1 failed, 2 wrong use, 3 no such session, 4 no daemon, 5 degraded.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			req, err := f.target(wire.Request{Op: "checkpoint"})
+			req, err := a.known(cmd.Context(), &f, wire.Request{Op: "checkpoint"})
 			if err != nil {
 				return err
 			}

@@ -104,7 +104,7 @@ func agentOf(program string) string {
 			return g.Name()
 		}
 	}
-	return wire.OtherAgent
+	return otherAgent
 }
 
 func (r *agentRun) run(ctx context.Context, errOut io.Writer) error {
@@ -205,7 +205,7 @@ func (r *agentRun) tell(ctx context.Context, w runner.Witness, end runner.End) [
 	if err != nil {
 		return nil
 	}
-	defer c.Close() // the answers are here
+	defer c.Close()                  // the answers are here
 	states, _ := w.Tell(ctx, c, end) // what it could not tell, the daemon's own watch does
 	return states
 }

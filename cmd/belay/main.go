@@ -53,7 +53,16 @@ func (u *usage) Error() string        { return u.what }
 func (u *usage) Is(target error) bool { return target == errUsage }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	var ends []os.Signal
+	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		if !signal.Ignored(sig) { // a job in the background of a script: it stays so, for the agent of belay run too
+			ends = append(ends, sig)
+		}
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	if len(ends) > 0 { // none would mean all
+		ctx, stop = signal.NotifyContext(ctx, ends...)
+	}
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // so that a write to a reader that is gone is an error, and not our end
 	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()
@@ -70,6 +79,9 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitOK
+	}
+	if other := exited(0); errors.As(err, &other) {
+		return int(other)
 	}
 	if errors.Is(err, syscall.EPIPE) {
 		return exitOK // `belay list | head`: the reader has what it wanted

@@ -15,6 +15,9 @@ import (
 	"belay/internal/statedir"
 )
 
+// otherAgent is the agent of an event that names none.
+const otherAgent = "other"
+
 // sessionFlags are the flags that name a session.
 type sessionFlags struct {
 	agent, session, child, workspace string

@@ -24,22 +24,22 @@ const (
 )
 
 // serve accepts until the listener is closed. Connections end with the daemon.
-func (d *Daemon) serve(ctx context.Context, l net.Listener) error {
+func (d *Daemon) serve(ctx context.Context, l net.Listener) {
 	var conns sync.WaitGroup
 	defer conns.Wait()
 	places := make(chan struct{}, d.opt.Connections)
 	for {
 		c, err := l.Accept()
 		if errors.Is(err, net.ErrClosed) {
-			return nil
+			return
 		}
 		if err != nil {
 			if ctx.Err() != nil {
-				return nil
+				return
 			}
 			d.log.Warn("accept", zap.Error(err)) // out of descriptors: the others go on, this client spools
 			if !sleep(ctx, 50*time.Millisecond) {
-				return nil
+				return
 			}
 			continue
 		}
@@ -92,7 +92,7 @@ func (a *answer) tell(ok bool) {
 
 // converse reads requests and writes their answers in order; requests are pipelined.
 func (d *Daemon) converse(c *net.UnixConn) {
-	ctx, cancel := context.WithCancel(d.life)
+	ctx, cancel := context.WithCancel(d.talk)
 	defer cancel()
 	// When the daemon stops or the writer gives up: the reader ends, and a client that does not read is not waited for.
 	stop := context.AfterFunc(ctx, func() {
@@ -273,7 +273,7 @@ func (d *Daemon) writeAnswers(ctx context.Context, c net.Conn, answers <-chan *a
 // complete waits for what an answer promises.
 func (d *Daemon) complete(ctx context.Context, a *answer) {
 	if a.seq > 0 {
-		kept, err := d.kept(ctx, a.seq)
+		kept, err := d.kept(d.life, a.seq) // also when the connection is to end: the client is told the truth
 		if err != nil {
 			a.reply.OK, a.reply.Code, a.reply.Message = false, wire.CodeInternal, err.Error()
 		}

@@ -43,6 +43,8 @@ type Daemon struct {
 	started   time.Time
 	ready     chan struct{}   // closed when the journal was replayed: requests wait for it
 	life      context.Context // of the sessions: ends after the last checkpoint of a stop
+	talk      context.Context // of the connections: ends before it
+	served    chan struct{}   // closed when the last connection has ended
 	wait      sync.WaitGroup  // every goroutine below life
 	stop      context.CancelFunc
 	place     *Place
@@ -126,19 +128,19 @@ func (d *Daemon) run(ctx context.Context) error {
 	d.life, d.stop = context.WithCancel(context.WithoutCancel(ctx))
 	defer d.settled()
 	defer d.stop()
-	served := make(chan error, 1)
-	go func() { served <- d.serve(ctx, d.place) }() // first of all: clients wait for ready, not for a socket
+	talk, hang := context.WithCancel(d.life)
+	d.talk, d.served = talk, make(chan struct{})
+	go func() { defer close(d.served); d.serve(ctx, d.place) }() // first of all: clients wait for ready, not for a socket
 	if err := d.open(ctx); err != nil {
-		d.stop()
-		return errors.Join(err, d.place.Close(), <-served)
+		hang()
+		return errors.Join(err, d.place.Close())
 	}
 	close(d.ready)
 	d.log.Info("ready", zap.String("socket", d.place.Path), zap.Duration("after", time.Since(d.started)))
 	d.wait.Go(func() { d.drainSpool(d.life) })
 	select {
 	case <-ctx.Done():
-	case err = <-served:
-		served <- nil
+	case <-d.served:
 	case <-d.gone:
 		d.log.Warn("the socket was removed: saving what is in memory and starting again", zap.String("socket", d.place.Path))
 		d.forgetDisk()
@@ -146,7 +148,7 @@ func (d *Daemon) run(ctx context.Context) error {
 	case <-d.idleExit(ctx):
 		d.log.Info("no live agent for long; the next hook starts belay again")
 	}
-	return errors.Join(err, d.shutdown(served))
+	return errors.Join(err, d.shutdown(hang))
 }
 
 const hangBudget = time.Second
@@ -154,7 +156,7 @@ const hangBudget = time.Second
 // settled waits until everything has ended. A store or a disk that hangs is not waited for: the process ends anyway.
 func (d *Daemon) settled() {
 	ended := make(chan struct{})
-	go func() { d.wait.Wait(); close(ended) }()
+	go func() { <-d.served; d.wait.Wait(); close(ended) }()
 	select {
 	case <-ended:
 	case <-time.After(hangBudget):

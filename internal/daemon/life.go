@@ -268,22 +268,28 @@ func (d *Daemon) beat(ctx context.Context) error {
 	return vfs.Replace(d.opt.FS, d.dir.Beat(), data)
 }
 
-// shutdown takes the forced FULL of every session with something new, newest activity first, within its budget; the rest
-// is owed at the next start. Then everything ends.
-func (d *Daemon) shutdown(served <-chan error) error {
+// shutdown ends the connections, so that all that was promised on them is done, and then takes the forced FULL of every
+// session with something new, newest activity first, within its budget; the rest is owed at the next start. Then everything
+// ends.
+func (d *Daemon) shutdown(hang context.CancelFunc) error {
 	d.mu.Lock()
 	d.mu.stopping = true
 	d.mu.Unlock()
 	d.counts.draining.Store(false) // a drain ends by itself now
+	err := d.place.Close()
+	hang()
 	ctx, cancel := context.WithTimeout(d.life, d.times.stopBudget)
 	defer cancel()
+	select {
+	case <-d.served:
+	case <-ctx.Done():
+	}
 	d.lastCheckpoints(ctx)
 	if err := errors.Join(d.saveThrough(ctx, d.journal.Health().Last), d.saveActive(ctx)); err != nil {
 		d.log.Info("not all states are saved; the journal holds the rest", zap.Error(err))
 	}
-	err := d.place.Close()
 	d.stop()
-	return errors.Join(err, <-served)
+	return err
 }
 
 // lastCheckpoints forces a FULL of every session with something new until the time is used.

@@ -204,6 +204,14 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.chat(w, r, data)
 		return
 	}
+	if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/responses") {
+		m.responses(w, r, data)
+		return
+	}
+	if _, verb, ok := strings.Cut(r.URL.Path, "/models/"); ok && r.Method == http.MethodPost && strings.Contains(verb, ":") {
+		m.gemini(w, r, data)
+		return
+	}
 	if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/messages") {
 		writeJSON(w, http.StatusNotFound, map[string]any{"type": "error",
 			"error": map[string]any{"type": "not_found_error", "message": "not in the lab"}})

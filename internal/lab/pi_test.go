@@ -309,9 +309,11 @@ func TestPiLives(t *testing.T) {
 		return shown.State.LastFull != nil && shown.State.LastFull.Cause == checkpoint.CauseCompaction
 	})
 	p.say(`{"id":"6","type":"new_session"}`)
+	h.until("pi has a new session", func() bool { return strings.Contains(p.printed(), `"command":"new_session","success":true`) })
 	h.until("the first session has ended", func() bool { return h.status(session).State == "ended" })
 	before := len(h.model.Main())
 	p.say(`{"id":"7","type":"prompt","message":"another subject"}`)
+	h.until("the new session is in its file", func() bool { return h.transcripts("another subject") })
 	h.until("the new session's round is counted", func() bool { return len(h.sessions()) == 2 && h.sessions()[0].MessageCount == 1 })
 	if r := h.model.Main()[before]; r.Count(record) != 0 || r.Count("please start the work") != 0 {
 		t.Errorf("the new session is told of the one before\n%s", said(r))

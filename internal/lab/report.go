@@ -136,7 +136,7 @@ var versionForm = regexp.MustCompile(`[0-9]+\.[0-9]+[0-9A-Za-z.+-]*`)
 // programVersion asks a program, in a home of its own, which it may litter.
 func programVersion(t testing.TB, program string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), longWait)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, "--version")
 	dir := t.TempDir()

@@ -1,6 +1,9 @@
 package redact
 
-import "strings"
+import (
+	"strings"
+	"sync"
+)
 
 const (
 	maxNamePart = 48  // bytes of a name on each side of the telling word
@@ -66,7 +69,7 @@ func (t *text) quotedSince(begin int, p place) bool {
 }
 
 // otherWords end the names of things that are about a secret, and are none.
-var otherWords = func() map[string]bool {
+var otherWords = sync.OnceValue(func() map[string]bool {
 	m := map[string]bool{}
 	for w := range strings.FieldsSeq(`s izer count counts type name names length len size limit limits path file url uri usage budget field
 		label policy regex pattern prefix suffix expiry expires ttl age endpoint stdin ref id ids header format enabled required manager
@@ -74,7 +77,7 @@ var otherWords = func() map[string]bool {
 		m[w] = true
 	}
 	return m
-}()
+})
 
 // otherThing says whether a name with a telling word means something else: the count, the place, the kind of a secret.
 func otherThing(name, suffix string, cl class) bool {
@@ -83,11 +86,11 @@ func otherThing(name, suffix string, cl class) bool {
 	}
 	lower := strings.Trim(strings.ToLower(suffix), "_-.")
 	lower = lower[strings.LastIndexAny(lower, "_-.")+1:]
-	if otherWords[lower] {
+	if otherWords()[lower] {
 		return true
 	}
 	for i := range len(lower) - 3 { // at least four letters, as in secretKeyName
-		if otherWords[lower[i:]] {
+		if otherWords()[lower[i:]] {
 			return true
 		}
 	}

@@ -3,30 +3,33 @@ package redact
 import (
 	"encoding/base64"
 	"strings"
+	"sync"
 )
 
-// triggers is built once from the table and never changes.
-var triggers = buildIndex(rules)
+// triggers is built from the table at the first text, not at every start of the program, and never changes.
+var triggers = sync.OnceValue(func() *index { return buildIndex(rules()) })
 
 // rules is the table of what is looked for. Keys with a known beginning come from prefixes; the others have a matcher of
 // their own.
-var rules = append(prefixRules(), []rule{
-	{"private-key", true, []string{"private key"}, matchPEM},
-	{"password", false, []string{"://", `:\/`, `:\\/`, `:\\\\/`, `:\\\\\\\\/`}, matchURL},
-	{"credential", true, []string{"authorization"}, matchAuthorization},
-	{"credential", true, []string{"bearer"}, matchBearer},
-	{"credential", true, []string{"basic "}, matchBasic},
-	{"cookie", true, []string{"cookie"}, matchCookie},
-	{"password", true, []string{"mysql", "mariadb", "mongo", "sshpass", "redis-cli", " login ", "curl "}, matchCommand},
-	{"password", true, []string{"passw", "passphrase", "passcode", "pwd", "_pass", "dbpass", "pass="}, matchNamed(password)},
-	{"secret", true, []string{"secret", "credential"}, matchNamed(strong)},
-	{"token", true, []string{"token", "_auth"}, matchNamed(strong)},
-	{"api-key", true, []string{
-		"apikey", "api_key", "api-key", "api key", "access_key", "access-key", "accesskey", "account_key", "accountkey",
-		"private_key", "privatekey", "signing_key", "signingkey", "encryption_key", "encryptionkey", "master_key", "role_key",
-	}, matchNamed(strong)},
-	{"key", true, []string{"_key", "ionkey", "ingkey", "sig=", "signature="}, matchNamed(weak)},
-}...)
+func rules() []rule {
+	return append(prefixRules(), []rule{
+		{"private-key", true, []string{"private key"}, matchPEM},
+		{"password", false, []string{"://", `:\/`, `:\\/`, `:\\\\/`, `:\\\\\\\\/`}, matchURL},
+		{"credential", true, []string{"authorization"}, matchAuthorization},
+		{"credential", true, []string{"bearer"}, matchBearer},
+		{"credential", true, []string{"basic "}, matchBasic},
+		{"cookie", true, []string{"cookie"}, matchCookie},
+		{"password", true, []string{"mysql", "mariadb", "mongo", "sshpass", "redis-cli", " login ", "curl "}, matchCommand},
+		{"password", true, []string{"passw", "passphrase", "passcode", "pwd", "_pass", "dbpass", "pass="}, matchNamed(password)},
+		{"secret", true, []string{"secret", "credential"}, matchNamed(strong)},
+		{"token", true, []string{"token", "_auth"}, matchNamed(strong)},
+		{"api-key", true, []string{
+			"apikey", "api_key", "api-key", "api key", "access_key", "access-key", "accesskey", "account_key", "accountkey",
+			"private_key", "privatekey", "signing_key", "signingkey", "encryption_key", "encryptionkey", "master_key", "role_key",
+		}, matchNamed(strong)},
+		{"key", true, []string{"_key", "ionkey", "ingkey", "sig=", "signature="}, matchNamed(weak)},
+	}...)
+}
 
 // prefix is a kind of key that is known by how it begins.
 type prefix struct {

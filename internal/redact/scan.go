@@ -112,7 +112,7 @@ func (x *index) add(p triggerPlace) {
 // find returns the secrets of the text in order; they do not overlap.
 func (t *text) find() []span {
 	var spans []span
-	s, x := t.s, triggers
+	s, x := t.s, triggers()
 	for i := 0; i+2 < len(s); i += 2 {
 		g := uint16(x.class[s[i]]&31)<<10 | uint16(x.class[s[i+1]]&31)<<5 | uint16(x.class[s[i+2]]&31)
 		if x.grams[g>>6]&(1<<(g&63)) == 0 {

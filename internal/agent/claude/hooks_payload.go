@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strings"
 	"unicode"
 
 	"belay/checkpoint"
 	"belay/internal/jsonedit"
+	"belay/internal/lazyre"
 	"belay/internal/redact"
 )
 
@@ -132,8 +132,8 @@ func words(s string, most int) string { return redact.Cut(printable(withoutOwn(s
 // The frame of belay's own blocks, as checkpoint.Frame writes it and as it looks inside of JSON, at any depth: tools print
 // transcripts, and programs print what tools printed.
 var (
-	ownOpen  = regexp.MustCompile(`(?:<|\\+u003c)belay-record k=\\*"([^"\\<>]{1,64})\\*"(?:>|\\+u003e)`)
-	ownClose = regexp.MustCompile(`(?:<|\\+u003c)/belay-record k=\\*"([^"\\<>]{1,64})\\*"(?:>|\\+u003e)`)
+	ownOpen  = lazyre.New(`(?:<|\\+u003c)belay-record k=\\*"([^"\\<>]{1,64})\\*"(?:>|\\+u003e)`)
+	ownClose = lazyre.New(`(?:<|\\+u003c)/belay-record k=\\*"([^"\\<>]{1,64})\\*"(?:>|\\+u003e)`)
 )
 
 // withoutOwn takes belay's own blocks out of a text. A block whose end is missing goes to the end of the text.
@@ -143,7 +143,7 @@ func withoutOwn(s string) string {
 	}
 	var kept strings.Builder
 	for {
-		at := ownOpen.FindStringSubmatchIndex(s)
+		at := ownOpen().FindStringSubmatchIndex(s)
 		if at == nil {
 			kept.WriteString(s)
 			return kept.String()
@@ -151,7 +151,7 @@ func withoutOwn(s string) string {
 		kept.WriteString(s[:at[0]])
 		marker := s[at[2]:at[3]]
 		for s = s[at[1]:]; ; { // a block holds no closing marker but its own, unless the text was made to mislead
-			to := ownClose.FindStringSubmatchIndex(s)
+			to := ownClose().FindStringSubmatchIndex(s)
 			if to == nil {
 				return kept.String()
 			}

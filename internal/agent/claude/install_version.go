@@ -6,11 +6,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
+	"belay/internal/lazyre"
 	"belay/internal/vfs"
 )
 
@@ -24,11 +24,11 @@ var (
 	namesForgiven = version{2, 1, 101} // an unknown event name no longer spoils the whole file
 )
 
-var versionForm = regexp.MustCompile(`\b(\d{1,6})\.(\d{1,6})\.(\d{1,6})\b`)
+var versionForm = lazyre.New(`\b(\d{1,6})\.(\d{1,6})\.(\d{1,6})\b`)
 
 // parseVersion takes the first x.y.z out of a text.
 func parseVersion(s string) (version, bool) {
-	m := versionForm.FindStringSubmatch(s)
+	m := versionForm().FindStringSubmatch(s)
 	if m == nil {
 		return version{}, false
 	}

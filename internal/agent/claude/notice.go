@@ -1,9 +1,8 @@
 package claude
 
 import (
-	"regexp"
-
 	"belay/checkpoint"
+	"belay/internal/lazyre"
 )
 
 // A background task (a command, a helper) ends by a prompt that the program makes itself (seen in 2.1.328):
@@ -11,12 +10,12 @@ import (
 //	<task-notification> ... <tool-use-id>toolu_..</tool-use-id> ... <status>completed</status> ...
 //
 // It is the one sign of the end of a call whose own result said that it goes on in the background.
-var noticeFields = regexp.MustCompile(`<(tool-use-id|status)>\s*([^<\s]{1,200})\s*</`)
+var noticeFields = lazyre.New(`<(tool-use-id|status)>\s*([^<\s]{1,200})\s*</`)
 
 // taskEnd gives the call that a notice ends and how it ended; an empty call when the notice names none.
 func taskEnd(notice string) (call string, failed bool) {
 	status := ""
-	for _, m := range noticeFields.FindAllStringSubmatch(notice, 8) {
+	for _, m := range noticeFields().FindAllStringSubmatch(notice, 8) {
 		if m[1] == "status" {
 			status = m[2]
 		} else {

@@ -19,7 +19,7 @@ func TestTaskNotificationEndsTheCall(t *testing.T) {
 	if len(in.Events) != 2 || !in.Events[0].Aside || in.Events[1].Kind != checkpoint.EventToolEnd || in.Events[1].Call != "toolu_9" || in.Events[1].Failed {
 		t.Errorf("got %+v; want an aside prompt and the end of toolu_9", in.Events)
 	}
-	r, _ := transcript(t, []byte(userLine("u1", strconv.Quote(notice)) + "\n"))
+	r, _ := transcript(t, []byte(userLine("u1", strconv.Quote(notice))+"\n"))
 	b := all(t, r, "", whole)
 	last := b.Entries[len(b.Entries)-1]
 	if last.Kind != checkpoint.EntryResult || last.Call != "toolu_9" || last.Failed {

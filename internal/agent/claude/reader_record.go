@@ -235,7 +235,7 @@ func recordID(line []byte) string {
 
 // ownMarkers finds belay's own blocks in a record, in any string at any depth, also in JSON that is kept as a string.
 func ownMarkers(data []byte) (markers []string) {
-	for _, m := range ownOpen.FindAllSubmatch(data, -1) {
+	for _, m := range ownOpen().FindAllSubmatch(data, -1) {
 		if marker := string(m[1]); !slices.Contains(markers, marker) {
 			markers = append(markers, marker)
 		}

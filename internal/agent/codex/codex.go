@@ -11,8 +11,8 @@
 // with a rollout of its own. In the terminal program the hooks' parent, and so the agent's process, is the server that
 // runs the threads in the background, not the program that a person sees: closing the terminal ends nothing.
 //
-// What it cannot know: SIGTERM and kill -9 are told by no event and no record; whether a shell command failed is in the
-// rollout only, not in the hook's payload.
+// What it cannot know: SIGTERM and kill -9 are told by no event and no record. Whether a shell command failed is not in the
+// hook's payload: Decode looks for it at the end of the rollout that the payload names, and nowhere else.
 package codex
 
 import (

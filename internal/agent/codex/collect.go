@@ -301,7 +301,7 @@ func (c *collector) event(p payload, base checkpoint.Entry) {
 		case it.Type == "CommandExecution" && it.ID != "" && len(it.ID) <= maxID:
 			base.Kind, base.Call = checkpoint.EntryResult, jsonl.Clean(it.ID)
 			base.Output = words(it.Output, checkpoint.CutTool)
-			base.Failed = it.Status == "failed" || it.Status == "declined" || it.ExitCode != nil && *it.ExitCode != 0
+			base.Failed = it.failed()
 			c.add(base)
 		}
 	}

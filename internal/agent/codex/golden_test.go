@@ -192,8 +192,11 @@ func FuzzReader(f *testing.F) {
 	}
 	f.Add([]byte(event(`{"type":"thread_rolled_back","num_turns":-5}`)))
 	f.Add([]byte(says("m", "user", "user.text", "<belay-record k=\"a\">x")))
+	path := filepath.Join(f.TempDir(), nameOf(threadOne)) // one for each worker process
 	f.Fuzz(func(t *testing.T, content []byte) {
-		r, _ := rolloutOf(t, string(content))
+		write(t, path, string(content))
+		r := openTranscript(agent.Source{Path: path, Session: threadOne})
+		defer r.Close()
 		got := all(t, r, "", checkpoint.ReadOptions{Whole: true, Final: true})
 		if off := readCursor(got.Cursor).Off; off != int64(bytes.LastIndexByte(content, '\n')+1) {
 			t.Errorf("cursor at %d is not after the last newline", off)

@@ -12,6 +12,7 @@ import (
 	"belay/checkpoint"
 	"belay/internal/agent"
 	"belay/internal/jsonedit"
+	"belay/internal/jsonl"
 )
 
 // Errors of Decode.
@@ -43,6 +44,9 @@ func (a *Agent) Decode(h agent.Hook) (agent.Incoming, error) {
 	}
 	if p.id("session_id") == "" {
 		return agent.Incoming{}, fmt.Errorf("decode %s %s payload: %w", name, event, ErrNoSession)
+	}
+	if e := in.Events; event == "PostToolUse" {
+		e[0].Failed = commandFailed(e[0].Transcript, e[0].Call)
 	}
 	return in, nil
 }
@@ -113,6 +117,37 @@ func call(p fields, e checkpoint.Event, kind checkpoint.EventKind) checkpoint.Ev
 	e.Name = toolName(p.text("tool_name"))
 	e.Input = toolInput(e.Name, p["tool_input"])
 	return e
+}
+
+// endBytes is how far from a rollout's end the end of a command is looked for: its output is in it, shortened by Codex.
+const endBytes = 256 << 10
+
+// commandFailed says whether the rollout tells that a command failed. The hook's payload does not say it, and an outcome
+// that is known never changes again; Codex writes a command's end before it calls the hook (seen in 0.169). What cannot
+// be read or is not there did not fail.
+func commandFailed(transcript, call string) (failed bool) {
+	if !filepath.IsAbs(transcript) || call == "" {
+		return false
+	}
+	f := jsonl.Open(transcript)
+	defer f.Close() // read only
+	size, err := f.Size()
+	if err != nil {
+		return false
+	}
+	// An error ends the search as the file's start does.
+	_ = f.Backward(size, endBytes, func(l jsonl.Line) bool {
+		if !bytes.Contains(l.Data, []byte(`"CommandExecution"`)) || !bytes.Contains(l.Data, []byte(call)) {
+			return true
+		}
+		rec, err := decodeLine(l.Data)
+		if it := rec.Payload.Item; err == nil && it.Type == "CommandExecution" && it.ID == call {
+			failed = it.failed()
+			return false
+		}
+		return true
+	})
+	return failed
 }
 
 // childStart tells the parent of a new sub-agent, and opens the sub-agent's own session. The payload's transcript is the

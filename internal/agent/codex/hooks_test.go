@@ -182,6 +182,27 @@ func TestOddPayloads(t *testing.T) {
 	}
 }
 
+// TestFailedCommands: the payload does not say how a command ended; the rollout, which has it by then, does.
+func TestFailedCommands(t *testing.T) {
+	end := func(call, status string, code int) string {
+		return event(fmt.Sprintf(`{"type":"item_completed","item":{"type":"CommandExecution","id":%q,"status":%q,"exit_code":%d}}`, call, status, code))
+	}
+	path := filepath.Join(t.TempDir(), nameOf(threadOne))
+	write(t, path, meta(threadOne, "/p")+end("bad", "failed", 3)+end("good", "completed", 0)+end("odd", "completed", 1)+rec("world_state", `{}`))
+	for call, want := range map[string]bool{"bad": true, "good": false, "odd": true, "unknown": false, "": false} {
+		in := decode(t, "", fmt.Sprintf(`{"session_id":"s","hook_event_name":"PostToolUse","transcript_path":%q,"tool_use_id":%q}`, path, call))
+		if got := in.Events[0].Failed; got != want {
+			t.Errorf("%q: failed %v, want %v", call, got, want)
+		}
+	}
+	for _, path := range []string{"/dev/null", "/", "/none", "relative"} {
+		in := decode(t, "", fmt.Sprintf(`{"session_id":"s","hook_event_name":"PostToolUse","transcript_path":%q,"tool_use_id":"c"}`, path))
+		if in.Events[0].Failed {
+			t.Errorf("%s: a command failed that nobody knows", path)
+		}
+	}
+}
+
 // TestAccount tells the sessions of several homes apart.
 func TestAccount(t *testing.T) {
 	for path, want := range map[string]string{

@@ -70,6 +70,11 @@ type thing struct {
 	ExitCode *int    `json:"exit_code"`
 }
 
+// failed says of a command how it ended.
+func (t thing) failed() bool {
+	return t.Status == "failed" || t.Status == "declined" || t.ExitCode != nil && *t.ExitCode != 0
+}
+
 // item is one piece of a message or of a result.
 type item struct {
 	Type string `json:"type"`

@@ -62,24 +62,30 @@ func hide(text []byte) hidden {
 	return h
 }
 
-// token is the white space for a comment. It ends in a tab: before a newline it would look like a line's end of another kind.
+// token is the white space for a comment. The tabs around it keep its marks from growing by a carriage return of the text,
+// and from looking like a line's end of another kind.
 func (h hidden) token(n int) string {
 	bits := strings.NewReplacer("0", " ", "1", "\t").Replace(fmt.Sprintf("%0*b", markBits, n))
-	return h.mark + bits + h.mark + "\t"
+	return "\t" + h.mark + bits + h.mark + "\t"
 }
 
 // show puts the comments back into an edited text. The editor copies the indent of what was there, and a comment in it: the
-// first is the person's. A comment whose place is gone goes to the top.
+// first is the person's. A comment whose place is gone goes to the top of the object.
 func (h hidden) show(text []byte) []byte {
+	for n := range slices.Backward(h.comments) {
+		if brace := bytes.IndexByte(text, '{'); brace >= 0 && !bytes.Contains(text, []byte(h.token(n))) {
+			text = slices.Insert(bytes.Clone(text), brace+1, []byte("\n  "+h.token(n)+"\n")...)
+		}
+	}
 	var out bytes.Buffer
 	seen := map[int]bool{}
 	size := 2*len(h.mark) + markBits + 1
 	for len(h.comments) > 0 {
 		i := bytes.Index(text, []byte(h.mark))
-		if i < 0 || i+size > len(text) {
+		if i < 1 || i+size > len(text) {
 			break
 		}
-		out.Write(text[:i])
+		out.Write(text[:i-1])
 		bits := strings.NewReplacer(" ", "0", "\t", "1").Replace(string(text[i+len(h.mark) : i+len(h.mark)+markBits]))
 		n, err := strconv.ParseUint(bits, 2, markBits)
 		if err == nil && int(n) < len(h.comments) && !seen[int(n)] {
@@ -89,13 +95,7 @@ func (h hidden) show(text []byte) []byte {
 		text = text[i+size:]
 	}
 	out.Write(text)
-	whole := out.Bytes()
-	for n, c := range slices.Backward(h.comments) {
-		if at := bytes.IndexByte(whole, '{'); !seen[n] && at >= 0 && !strings.Contains(string(whole[:at]), "/") {
-			whole = slices.Insert(whole, at+1, []byte("\n  "+c+"\n")...)
-		}
-	}
-	return whole
+	return out.Bytes()
 }
 
 // edit changes the JSON of a text with comments.
@@ -103,7 +103,7 @@ func edit(text []byte, change func([]byte) ([]byte, error)) ([]byte, error) {
 	h := hide(text)
 	in := h.text
 	if len(h.comments) > 0 && len(bytes.TrimSpace(in)) == 0 {
-		in = append(bytes.Clone(in), "{}\n"...) // nothing but comments
+		in = append(bytes.Clone(in), "\n{}\n"...) // nothing but comments
 	}
 	out, err := change(in)
 	if err != nil {

@@ -47,7 +47,6 @@ var (
 	_ agent.Agent      = (*Agent)(nil)
 	_ agent.Recogniser = (*Agent)(nil)
 	_ agent.Watched    = (*Agent)(nil)
-	_ agent.Installer  = (*Agent)(nil)
 )
 
 // New makes the agent for the user whose environment this is.

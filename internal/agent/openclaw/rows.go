@@ -108,6 +108,7 @@ func (r *rows) line(w row, span *jsonl.Span) jsonl.Line {
 		if err != nil {
 			line.Data = w.packed
 			jsonl.CountBad(&span.Losses, line, "a packed record that cannot be unpacked")
+			text = nil // a part of it is no record
 		}
 		line.Data = text
 	case w.text == nil:

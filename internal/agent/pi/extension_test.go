@@ -286,9 +286,10 @@ func TestExtensionTells(t *testing.T) {
 		}
 	}
 	d.event("agent_end", `{}`, "") // after the good-bye: nothing more
-	got := f.until(len(run))
+	f.until(len(run))
 	d.quit()
-	if got = f.events(); len(got) != len(run) {
+	got := f.events()
+	if len(got) != len(run) {
 		t.Fatalf("got %d events, want %d", len(got), len(run))
 	}
 	ids := map[string]bool{}

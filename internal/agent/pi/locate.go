@@ -17,10 +17,11 @@ import (
 )
 
 const (
-	defaultMost  = 20       // of Query.Most
-	headerBytes  = 64 << 10 // where the header is looked for
-	indexBytes   = 64 << 20 // of a sessions.json
-	maxAgentDirs = 1000
+	defaultMost   = 20       // of Query.Most
+	headerBytes   = 64 << 10 // where the header is looked for
+	indexBytes    = 64 << 20 // of a sessions.json
+	settingsBytes = 4 << 20  // of pi's settings.json
+	maxAgentDirs  = 1000
 )
 
 // Live names alone are transcripts. Beside them lie archives, backups, locks, traces and copies, some of which end in
@@ -146,20 +147,37 @@ func live(dir string) (files []candidate, folders []string) {
 
 // piFiles lists pi's transcripts: a folder for each workspace, or one folder that the user chose.
 func piFiles() []candidate {
-	dir := os.Getenv("PI_CODING_AGENT_SESSION_DIR")
-	if dir == "" {
-		base := piHome()
-		if base == "" {
-			return nil // no home, no sessions
+	var files []candidate
+	for _, dir := range piSessionDirs() {
+		own, folders := live(dir)
+		files = append(files, own...)
+		for _, folder := range folders {
+			more, _ := live(folder)
+			files = append(files, more...)
 		}
-		dir = filepath.Join(base, "sessions")
-	}
-	files, folders := live(dir)
-	for _, folder := range folders {
-		more, _ := live(folder)
-		files = append(files, more...)
 	}
 	return files
+}
+
+// piSessionDirs are the folders in which pi keeps sessions. One that is set for a single project, or on pi's command line, is
+// not among them: a session there is known by its events.
+func piSessionDirs() []string {
+	home := piHome()
+	if dir := expandHome(os.Getenv("PI_CODING_AGENT_SESSION_DIR")); dir != "" {
+		return []string{dir}
+	}
+	if home == "" {
+		return nil // no home, no sessions
+	}
+	dirs := []string{filepath.Join(home, "sessions")}
+	data, err := vfs.ReadFile(vfs.OS{}, filepath.Join(home, "settings.json"), settingsBytes)
+	if err != nil {
+		return dirs // no settings, or none that can be read
+	}
+	if dir := expandHome(member(data, "sessionDir")); dir != "" && dir != dirs[0] {
+		dirs = append(dirs, dir)
+	}
+	return dirs
 }
 
 // openclawFiles lists OpenClaw's transcripts of all agents and profiles.

@@ -92,6 +92,8 @@ func TestLocate(t *testing.T) {
 	place(".pi/agent/sessions/--work--", "2026-01-05T10-00-00-000Z_one.jsonl", "one", work)
 	place(".pi/agent/sessions/--link--", "2026-01-05T10-01-00-000Z_two.jsonl", "two", link)
 	place(".pi/agent/sessions/--other--", "2026-01-05T10-02-00-000Z_three.jsonl", "three", "/other")
+	place("chosen", "2026-01-05T10-03-00-000Z_chosen.jsonl", "chosen", "/chosen")
+	put(t, filepath.Join(home, ".pi/agent/settings.json"), `{"sessionDir":"~/chosen"}`)
 	place(".openclaw/agents/main/sessions", "7f0c2d3e-1111-4222-8333-444455556666.jsonl", "7f0c2d3e-1111-4222-8333-444455556666", work)
 	place(".openclaw-test/agents/a/sessions", "named-by-the-index.jsonl", "named", work)
 	put(t, filepath.Join(home, ".openclaw-test/agents/a/sessions/sessions.json"), `{"agent:a:main":{"sessionId":"named","sessionFile":"`+
@@ -101,11 +103,12 @@ func TestLocate(t *testing.T) {
 		q     agent.Query
 		want  string
 	}{
-		{Pi(), agent.Query{}, "three two one"},
-		{Pi(), agent.Query{Most: 1}, "three"},
+		{Pi(), agent.Query{}, "chosen three two one"},
+		{Pi(), agent.Query{Most: 1}, "chosen"},
 		{Pi(), agent.Query{Session: "one"}, "one"},
 		{Pi(), agent.Query{Workspace: work}, "two one"},
 		{Pi(), agent.Query{Session: "none"}, ""},
+		{Pi(), agent.Query{Session: "chosen"}, "chosen"},
 		{OpenClaw(), agent.Query{}, "named 7f0c2d3e-1111-4222-8333-444455556666"},
 		{OpenClaw(), agent.Query{Session: "named"}, "named"},
 	} {

@@ -51,18 +51,24 @@ func Pi() *Program {
 
 // piHome is pi's own folder; empty when nothing says where it is.
 func piHome() string {
-	user, err := os.UserHomeDir()
-	dir := os.Getenv("PI_CODING_AGENT_DIR")
-	switch {
-	case dir == "" && err == nil:
-		return filepath.Join(user, ".pi", "agent")
-	case dir == "~" || strings.HasPrefix(dir, "~/"):
+	if dir := os.Getenv("PI_CODING_AGENT_DIR"); dir != "" {
+		return expandHome(dir)
+	}
+	return expandHome("~/.pi/agent")
+}
+
+// expandHome reads a folder's name as pi does: ~ is the user's home. A relative one means another folder in each workspace
+// and is none here.
+func expandHome(dir string) string {
+	if dir == "~" || strings.HasPrefix(dir, "~/") {
+		user, err := os.UserHomeDir()
 		if err != nil {
 			return ""
 		}
-		return filepath.Join(user, dir[1:])
-	case filepath.IsAbs(dir):
-		return filepath.Clean(dir)
+		dir = filepath.Join(user, dir[1:])
 	}
-	return "" // a relative one means another folder in each workspace
+	if !filepath.IsAbs(dir) {
+		return ""
+	}
+	return filepath.Clean(dir)
 }

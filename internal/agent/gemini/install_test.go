@@ -1,0 +1,301 @@
+package gemini
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"belay/internal/agent"
+	"belay/internal/jsonedit"
+	"belay/internal/vfs"
+)
+
+// world is an agent with a home and a belay of its own.
+func world(t *testing.T) (*Agent, agent.Paths) {
+	t.Helper()
+	dir := realPath(t.TempDir())
+	hook := filepath.Join(dir, "bin", "belay-hook")
+	put(t, hook, "#!/bin/sh\n")
+	if err := os.Chmod(hook, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	a := &Agent{home: filepath.Join(dir, ".gemini"), state: filepath.Join(dir, "state"), managed: filepath.Join(dir, "managed.json"), fsys: vfs.OS{}}
+	a.plain = a.home
+	return a, agent.Paths{Hook: hook}
+}
+
+func action(t *testing.T, list []agent.Change, err error) string {
+	t.Helper()
+	if err != nil || len(list) != 1 {
+		t.Fatalf("got %d changes, %v, want one", len(list), err)
+	}
+	return list[0].Action
+}
+
+// texts are settings as people have them.
+var texts = map[string]string{
+	"compact":        `{"theme":"x"}`,
+	"none":           "{}",
+	"blank":          "\n",
+	"lines":          "{\n   \"theme\":  \"x\" ,\n\t\"general\": { \"enableAutoUpdate\": false } }  \n\n",
+	"line comments":  "// mine\n{\n  // the theme, \"quoted\" {\n  \"theme\": \"x\", // why\n  \"url\": \"http://x\" // last\n}\n// end",
+	"block comments": "/* a\n * b */ { /* c */ \"theme\": /* d */ \"x\" /* e, */ } /**/\n",
+	"only comments":  "// nothing yet\n",
+	"empty inside":   "{\n  // nothing yet\n}\n",
+	"windows":        "\xef\xbb\xbf{\r\n  // theme\r\n  \"theme\": \"x\"\r\n}\r\n",
+	"other hooks":    "{\n  \"hooks\": {\n    // mine\n    \"BeforeTool\": [\n      { \"matcher\": \"x\", \"hooks\": [ { \"type\": \"command\", \"command\": \"mine\" } ] } // keep\n    ]\n  },\n  \"hooksConfig\": {\"enabled\": true}\n}\n",
+	"empty hooks":    "{\n  \"hooks\": {\n    /* none */\n  }\n}\n",
+}
+
+// comments are the comments of a text, each once.
+func comments(text string) []string { return hide([]byte(text)).comments }
+
+func TestInstallAndBack(t *testing.T) {
+	for name, text := range texts {
+		a, p := world(t)
+		path := a.settingsPath()
+		put(t, path, text)
+		list, err := a.Install(p, true)
+		if got := action(t, list, err); got != "change" {
+			t.Errorf("%s: dry run: got %s, want change", name, got)
+		}
+		if data, err := os.ReadFile(path); err != nil || string(data) != text {
+			t.Errorf("%s: a dry run changed the file: %q, %v", name, data, err)
+		}
+		list, err = a.Install(p, false)
+		action(t, list, err)
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkInstalled(t, name, text, string(data))
+		if found := a.Check(p); len(found) > 0 {
+			t.Errorf("%s: check after install: %q", name, found)
+		}
+		list, err = a.Install(p, false)
+		if got := action(t, list, err); got != "keep" {
+			t.Errorf("%s: second install: got %s, want keep", name, got)
+		}
+		list, err = a.Uninstall(p, false)
+		if got := action(t, list, err); got != "restore" {
+			t.Errorf("%s: uninstall: got %s, want restore", name, got)
+		}
+		if data, err := os.ReadFile(path); err != nil || string(data) != text {
+			t.Errorf("%s: after uninstall: got %q, %v, want %q", name, data, err, text)
+		}
+	}
+}
+
+// checkInstalled: hooks and all that was the user's are there, comments too.
+func checkInstalled(t *testing.T, name, before, after string) {
+	t.Helper()
+	var got, want map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(strings.TrimPrefix(string(hide([]byte(after)).text), jsonedit.BOM)), &got); err != nil {
+		t.Fatalf("%s: after install it is no JSON with comments: %v\n%s", name, err, after)
+	}
+	// A text without JSON has no keys to keep.
+	_ = json.Unmarshal([]byte(strings.TrimPrefix(string(hide([]byte(before)).text), jsonedit.BOM)), &want)
+	for key, v := range want {
+		if key != "hooks" && string(got[key]) != string(v) {
+			t.Errorf("%s: %s: got %s, want %s", name, key, got[key], v)
+		}
+	}
+	if n := strings.Count(after, "belay-hook"); n != len(hookEvents()) {
+		t.Errorf("%s: %d hooks, want %d", name, n, len(hookEvents()))
+	}
+	if strings.Contains(before, `"mine"`) && !strings.Contains(after, `"mine"`) {
+		t.Errorf("%s: the user's hook is gone:\n%s", name, after)
+	}
+	if g, w := comments(after), comments(before); len(g) != len(w) {
+		t.Errorf("%s: got comments %q, want %q", name, g, w)
+	}
+	for _, c := range comments(before) {
+		if strings.Count(after, c) != strings.Count(before, c) {
+			t.Errorf("%s: comment %q is not there as often as before:\n%s", name, c, after)
+		}
+	}
+}
+
+// TestUninstallAfterChanges: what the user did meanwhile stays.
+func TestUninstallAfterChanges(t *testing.T) {
+	for name, text := range texts {
+		a, p := world(t)
+		path := a.settingsPath()
+		put(t, path, text)
+		if _, err := a.Install(p, false); err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		changed := strings.Replace(string(data), "{", "{ // new\n \"added\": 1,", 1)
+		put(t, path, changed)
+		list, err := a.Uninstall(p, false)
+		if got := action(t, list, err); got != "change" {
+			t.Errorf("%s: got %s, want change", name, got)
+		}
+		left, err := os.ReadFile(path)
+		if err != nil || strings.Contains(string(left), "belay-hook") || !strings.Contains(string(left), "\"added\": 1") || !json.Valid([]byte(strings.TrimPrefix(string(hide(left).text), jsonedit.BOM))) {
+			t.Errorf("%s: got %s, %v, want the user's change and no hook", name, left, err)
+		}
+		for _, c := range comments(changed) {
+			if !strings.Contains(string(left), c) {
+				t.Errorf("%s: comment %q is gone:\n%s", name, c, left)
+			}
+		}
+	}
+}
+
+func TestInstallCreates(t *testing.T) {
+	a, p := world(t)
+	list, err := a.Install(p, false)
+	if got := action(t, list, err); got != "create" {
+		t.Errorf("got %s, want create", got)
+	}
+	if found := a.Check(p); len(found) > 0 {
+		t.Errorf("check: %q", found)
+	}
+	list, err = a.Uninstall(p, false)
+	if got := action(t, list, err); got != "remove" {
+		t.Errorf("got %s, want remove", got)
+	}
+	if _, err := os.Stat(a.home); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the folder that install made is there: %v", err)
+	}
+	list, err = a.Uninstall(p, false)
+	if got := action(t, list, err); got != "keep" {
+		t.Errorf("nothing to take out: got %s, want keep", got)
+	}
+}
+
+// TestInstallReplacesOlder: another path, another socket, seconds for milliseconds.
+func TestInstallReplacesOlder(t *testing.T) {
+	a, p := world(t)
+	old := `{"hooks":{"BeforeTool":[{"hooks":[{"type":"command","name":"belay","command":"/old/belay-hook gemini BeforeTool","timeout":5}]}],
+"AfterTool":[{"hooks":[{"type":"command","command":"exec '/o l'\\''d/belay-hook' --socket /s gemini AfterTool","timeout":5},{"type":"command","command":"mine gemini AfterTool"}]}],
+"Stop":[{"hooks":[{"type":"command","command":"/old/belay-hook claude-code Stop"}]}]}}`
+	put(t, a.settingsPath(), old)
+	found := strings.Join(a.Check(p), "\n")
+	for _, want := range []string{"/old/belay-hook, not ", "5 milliseconds, less than a second", "SessionStart: hook is missing", `/o l'd/belay-hook`} {
+		if !strings.Contains(found, want) {
+			t.Errorf("check: got\n%s\nwant %q in it", found, want)
+		}
+	}
+	p.Socket = "/elsewhere/belay.sock"
+	if _, err := a.Install(p, false); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(a.settingsPath())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(data); strings.Contains(got, "/old/belay-hook gemini") || strings.Contains(got, "/o l") || !strings.Contains(got, "mine gemini AfterTool") ||
+		!strings.Contains(got, "/old/belay-hook claude-code Stop") || !strings.Contains(got, " --socket /elsewhere/belay.sock gemini BeforeTool") || !strings.Contains(got, `"timeout":5000`) {
+		t.Errorf("got %s, want the older hooks of this agent replaced and all else kept", got)
+	}
+}
+
+func TestCheckTurnedOff(t *testing.T) {
+	a, p := world(t)
+	put(t, a.settingsPath(), `{"hooksConfig":{"disabled":["belay"]}}`)
+	put(t, a.managed, "{ // ours\n\"hooksConfig\":{\"enabled\":false}}")
+	if _, err := a.Install(p, false); err != nil {
+		t.Fatal(err)
+	}
+	found := strings.Join(a.Check(p), "\n")
+	for _, want := range []string{`hooksConfig.disabled names "belay"`, "managed.json: hooksConfig.enabled is false"} {
+		if !strings.Contains(found, want) {
+			t.Errorf("got\n%s\nwant %q in it", found, want)
+		}
+	}
+}
+
+func TestInstallRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		name, text string
+		hook       string
+		mode       os.FileMode
+		want       error
+	}{
+		{"no JSON", `{"theme":`, "", 0o600, jsonedit.ErrNoObject},
+		{"a list", `[]`, "", 0o600, jsonedit.ErrNoObject},
+		{"a comment without an end", `{} /* x`, "", 0o600, jsonedit.ErrNoObject},
+		{"hooks of another form", `{"hooks":[]}`, "", 0o600, jsonedit.ErrForeignForm},
+		{"write-protected", `{}`, "", 0o400, jsonedit.ErrReadOnly},
+		{"a hook of another name", `{}`, "/bin/other", 0o600, ErrBadHook},
+		{"a relative hook", `{}`, "belay-hook", 0o600, ErrBadHook},
+	} {
+		a, p := world(t)
+		put(t, a.settingsPath(), tt.text)
+		if err := os.Chmod(a.settingsPath(), tt.mode); err != nil {
+			t.Fatal(err)
+		}
+		if tt.hook != "" {
+			p.Hook = tt.hook
+		}
+		if _, err := a.Install(p, false); !errors.Is(err, tt.want) {
+			t.Errorf("%s: got %v, want %v", tt.name, err, tt.want)
+		}
+		if data, err := os.ReadFile(a.settingsPath()); err != nil || string(data) != tt.text {
+			t.Errorf("%s: the file is %q, %v, want it as it was", tt.name, data, err)
+		}
+	}
+	a, p := world(t)
+	a.home = ""
+	if _, err := a.Install(p, false); !errors.Is(err, ErrNoHome) {
+		t.Errorf("got %v, want ErrNoHome", err)
+	}
+}
+
+func TestPresent(t *testing.T) {
+	a, _ := world(t)
+	if _, ok := a.Present(); ok {
+		t.Error("present without program and home")
+	}
+	bin := filepath.Join(filepath.Dir(a.home), "lib/@google/gemini-cli")
+	put(t, filepath.Join(bin, "package.json"), `{"name":"@google/gemini-cli","version":"0.61.0"}`)
+	put(t, filepath.Join(bin, "bundle/gemini.js"), "#!/usr/bin/env node\n")
+	if err := os.Chmod(filepath.Join(bin, "bundle/gemini.js"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	a.path = filepath.Join(filepath.Dir(a.home), "path")
+	if err := os.Mkdir(a.path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(bin, "bundle/gemini.js"), filepath.Join(a.path, "gemini")); err != nil {
+		t.Fatal(err)
+	}
+	if v, ok := a.Present(); !ok || v != "0.61.0" {
+		t.Errorf("got %q %v, want 0.61.0", v, ok)
+	}
+}
+
+// FuzzComments: a text that nothing is changed in comes back as it was; one that is edited keeps its comments.
+func FuzzComments(f *testing.F) {
+	for _, text := range texts {
+		f.Add(text)
+	}
+	f.Add("{\"a\":1} //\r\r\n/*")
+	f.Fuzz(func(t *testing.T, text string) {
+		h := hide([]byte(text))
+		if got := string(h.show(h.text)); got != text {
+			t.Errorf("got %q, want %q", got, text)
+		}
+		next, err := edit([]byte(text), func(b []byte) ([]byte, error) { return hooks().Merge(b, wanted(agent.Paths{Hook: "/belay-hook"})) })
+		if err != nil {
+			return
+		}
+		for _, c := range h.comments {
+			if !strings.Contains(string(next), c) {
+				t.Errorf("%q: comment %q is gone: %q", text, c, next)
+			}
+		}
+		if out := hide(next).text; !json.Valid([]byte(strings.TrimPrefix(string(out), jsonedit.BOM))) {
+			t.Errorf("%q: came to no JSON: %q", text, next)
+		}
+	})
+}

@@ -1,0 +1,236 @@
+// Package document reads transcripts that their agent writes anew as a whole with each message. It is the leaf that the
+// readers of such files share.
+//
+// What it promises:
+//   - The file is opened read-only, never locked, and must be a regular one.
+//   - A rewrite is no new content: what is new, the messages' ids tell. The cursor holds the newest ids that were told, and is
+//     under 300 bytes.
+//   - Memory is bounded whatever the file holds: it is read as a stream, a message over MaxItem is counted and passed over,
+//     and of a file over Ceiling nothing is read, which is counted as one oversized record.
+//   - A half-written file tells nothing (Losses.Torn) until it is whole, unless no writer lives (Final).
+//
+// What it does not: each Read goes through the whole file, as there is no place in it that stays. A message that the agent
+// takes away again is not taken back.
+package document
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	"belay/checkpoint"
+	"belay/internal/jsonl"
+)
+
+const (
+	// Ceiling is the largest file that is read.
+	Ceiling = 256 << 20
+	// MaxItem is the largest message that is read.
+	MaxItem = 16 << 20
+
+	ringSize     = 6       // ids in a cursor
+	firstPrompts = 20      // of first sight
+	firstBytes   = 4 << 20 // of first sight
+	pageItems    = 2000    // of one Read
+	pageBytes    = 8 << 20 // of one Read
+	restless     = 2 * time.Second
+)
+
+// Item is one message of a document.
+type Item struct {
+	ID   string // unique in the document, the same in every rewrite
+	Hash uint64 // of what it says: another one under the same id means that it got richer
+	Size int    // bytes in the file, about
+	// Prompt is set for words of a person.
+	Prompt bool
+	// Past is set for a summary that stands for what was said before. It is told when it is new, wherever it stands.
+	Past bool
+	// Entries gives what the message comes to. It is called only when that is wanted.
+	Entries func() []checkpoint.Entry
+}
+
+// About is what a document says of itself.
+type About struct {
+	// Hidden is set for a session of which nothing may be kept.
+	Hidden bool
+	// Epoch changes when the conversation was cleared under the same name; empty when unknown.
+	Epoch string
+	// Head is told at first, and again when it changes.
+	Head []checkpoint.Entry
+	// Stamps are times of items, where the document has them elsewhere.
+	Stamps map[string]time.Time
+	// Losses are those of the whole document; what a Read before counted is not counted again.
+	Losses checkpoint.Losses
+}
+
+// Walk gives the items of a document in order. ErrBroken says that the document is not whole: what was given counts when
+// no writer lives. An error of give ends the walk.
+type Walk func(ctx context.Context, in io.Reader, give func(Item) error) (About, error)
+
+// mark stands for an item that was told.
+type mark struct {
+	ID   uint64 `json:"i"`
+	Hash uint32 `json:"h"`
+}
+
+// cursor is what a checkpoint.Cursor says.
+type cursor struct {
+	Ring  []mark `json:"r,omitempty"` // the newest items that were told, oldest first
+	Epoch uint32 `json:"e,omitempty"`
+	Past  uint32 `json:"p,omitempty"` // the newest summary
+	Head  uint32 `json:"a,omitempty"`
+	Lost  int    `json:"l,omitempty"` // oversized and bad items that were counted
+	Over  bool   `json:"x,omitempty"` // the file is over the ceiling, and that was counted
+}
+
+func readCursor(c checkpoint.Cursor) (cur cursor, ok bool) {
+	if json.Unmarshal([]byte(c), &cur) != nil || len(cur.Ring) > ringSize {
+		return cursor{}, false
+	}
+	return cur, true
+}
+
+func (c cursor) encode() checkpoint.Cursor {
+	b, err := json.Marshal(c)
+	if err != nil {
+		panic(fmt.Sprintf("cursor has no JSON form: %v", err)) // numbers and flags always have one
+	}
+	return checkpoint.Cursor(b)
+}
+
+// look is how a file looked. One that looks the same, and did not change just now, needs no second reading.
+type look struct {
+	size    int64
+	inode   uint64
+	changed time.Time
+}
+
+func lookAt(info os.FileInfo) look {
+	l := look{size: info.Size(), changed: info.ModTime()}
+	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
+		l.inode = uint64(sys.Ino)
+	}
+	return l
+}
+
+// Reader is a checkpoint.Transcript over one such file.
+type Reader struct {
+	path    string
+	walk    Walk
+	ceiling int64
+
+	next checkpoint.Cursor // where the last Read ended
+	look look
+}
+
+var _ checkpoint.Transcript = (*Reader)(nil)
+
+// Open prepares to read path, which need not be there.
+func Open(path string, walk Walk) *Reader { return &Reader{path: path, walk: walk, ceiling: Ceiling} }
+
+// Close has nothing to let go.
+func (r *Reader) Close() error { return nil }
+
+// Read implements checkpoint.Transcript.
+func (r *Reader) Read(ctx context.Context, from checkpoint.Cursor, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
+	none := checkpoint.Batch{Cursor: from}
+	if err := ctx.Err(); err != nil {
+		return none, err
+	}
+	file, err := os.OpenFile(r.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return none, err
+	}
+	defer file.Close() // read only
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("read %s: %w", r.path, jsonl.ErrNotRegular)
+	}
+	if err != nil {
+		return none, err
+	}
+	now := lookAt(info)
+	cur, ok := readCursor(from)
+	known := from != "" && ok
+	switch {
+	case from != "" && from == r.next && now == r.look && time.Since(now.changed) > restless && !opt.Final:
+		return none, nil
+	case now.size > r.ceiling:
+		return r.tooLarge(cur, known), nil
+	}
+	b, err := r.take(ctx, file, cur, known, from != "", opt)
+	switch {
+	case errors.Is(err, ErrBroken):
+		return checkpoint.Batch{Cursor: from, Losses: checkpoint.Losses{Torn: max(now.size, 1)}}, nil
+	case err != nil:
+		return none, fmt.Errorf("read %s: %w", r.path, err)
+	}
+	if after, err := file.Stat(); err != nil || lookAt(after) != now {
+		// It was rewritten in place under our eyes; the change calls for another Read.
+		return checkpoint.Batch{Cursor: from, Losses: checkpoint.Losses{Torn: max(now.size, 1)}}, nil
+	}
+	r.next, r.look = b.Cursor, now
+	if b.More {
+		r.next = ""
+	}
+	return b, nil
+}
+
+// tooLarge counts, once, a file that is not read.
+func (r *Reader) tooLarge(cur cursor, known bool) checkpoint.Batch {
+	b := checkpoint.Batch{First: !known}
+	if !cur.Over {
+		b.Losses.Oversized = 1
+	}
+	cur.Over = true
+	b.Cursor = cur.encode()
+	return b
+}
+
+// take reads the file and gives what is new in it. Told says that the caller has read this transcript before.
+func (r *Reader) take(ctx context.Context, file io.ReadSeeker, cur cursor, known, told bool, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
+	known = known && len(cur.Ring) > 0
+	t := taking{cur: cur, known: known, window: !told && !opt.Whole}
+	if told && !known && len(cur.Ring) == 0 && cur.Epoch+cur.Head > 0 {
+		t.fresh = true // it was there, and empty
+	}
+	about, err := r.walk(ctx, file, t.item)
+	broken := errors.Is(err, ErrBroken)
+	switch {
+	case err != nil && (!broken || !opt.Final || known && !t.found):
+		return checkpoint.Batch{}, err
+	case about.Hidden:
+		return checkpoint.Batch{Cursor: cursor{}.encode()}, nil
+	case known && !t.found && t.empty:
+		return checkpoint.Batch{Cursor: cur.encode()}, nil // nothing is in it now: what comes next tells what that means
+	case known && !t.found: // the conversation is another one: it is told anew
+		return r.anew(ctx, file, cur, about, opt)
+	}
+	return t.batch(about, !told, told && !known && !t.fresh), nil
+}
+
+// anew reads a document in which nothing is left of what was told.
+func (r *Reader) anew(ctx context.Context, file io.ReadSeeker, cur cursor, about About, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return checkpoint.Batch{}, err
+	}
+	t := taking{window: true, cur: cursor{Lost: cur.Lost}}
+	again, err := r.walk(ctx, file, t.item)
+	if err != nil && (!errors.Is(err, ErrBroken) || !opt.Final) {
+		return checkpoint.Batch{}, err
+	}
+	cleared := cur.Epoch != 0 && about.Epoch != "" && short(about.Epoch) != cur.Epoch
+	b := t.batch(again, false, !cleared)
+	if cleared {
+		clear := checkpoint.Entry{ID: "clear:" + Ident(about.Epoch), Kind: checkpoint.EntryClear}
+		b.Entries = append([]checkpoint.Entry{clear}, b.Entries...)
+	}
+	return b, nil
+}
+
+func short(s string) uint32 { return max(uint32(checkpoint.Hash(s)), 1) }
