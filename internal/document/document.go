@@ -156,14 +156,14 @@ func (r *Reader) Read(ctx context.Context, from checkpoint.Cursor, opt checkpoin
 	}
 	now := lookAt(info)
 	cur, ok := readCursor(from)
-	known := from != "" && ok
+	told := from != ""
 	switch {
 	case from != "" && from == r.next && now == r.look && time.Since(now.changed) > restless && !opt.Final:
 		return none, nil
 	case now.size > r.ceiling:
-		return r.tooLarge(cur, known), nil
+		return r.tooLarge(cur, told), nil
 	}
-	b, err := r.take(ctx, file, cur, known, from != "", opt)
+	b, err := r.take(ctx, file, cur, told, told && (!ok || cur.Over), opt)
 	switch {
 	case errors.Is(err, ErrBroken):
 		return checkpoint.Batch{Cursor: from, Losses: checkpoint.Losses{Torn: max(now.size, 1)}}, nil
@@ -182,8 +182,8 @@ func (r *Reader) Read(ctx context.Context, from checkpoint.Cursor, opt checkpoin
 }
 
 // tooLarge counts, once, a file that is not read.
-func (r *Reader) tooLarge(cur cursor, known bool) checkpoint.Batch {
-	b := checkpoint.Batch{First: !known}
+func (r *Reader) tooLarge(cur cursor, told bool) checkpoint.Batch {
+	b := checkpoint.Batch{First: !told}
 	if !cur.Over {
 		b.Losses.Oversized = 1
 	}
@@ -192,43 +192,49 @@ func (r *Reader) tooLarge(cur cursor, known bool) checkpoint.Batch {
 	return b
 }
 
-// take reads the file and gives what is new in it. Told says that the caller has read this transcript before.
-func (r *Reader) take(ctx context.Context, file io.ReadSeeker, cur cursor, known, told bool, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
-	known = known && len(cur.Ring) > 0
-	t := taking{cur: cur, known: known, window: !told && !opt.Whole}
-	if told && !known && len(cur.Ring) == 0 && cur.Epoch+cur.Head > 0 {
-		t.fresh = true // it was there, and empty
+// take reads the file and gives what is new in it. Told says that this transcript was read before, lost that it is not known
+// any more what was told of it.
+func (r *Reader) take(ctx context.Context, file io.ReadSeeker, cur cursor, told, lost bool, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
+	if lost {
+		return r.anew(ctx, file, cur, opt)
 	}
+	t := taking{cur: cur, known: len(cur.Ring) > 0, window: !told && !opt.Whole}
 	about, err := r.walk(ctx, file, t.item)
-	broken := errors.Is(err, ErrBroken)
 	switch {
-	case err != nil && (!broken || !opt.Final || known && !t.found):
+	case err != nil && (!errors.Is(err, ErrBroken) || !opt.Final || t.known && !t.found):
 		return checkpoint.Batch{}, err
 	case about.Hidden:
 		return checkpoint.Batch{Cursor: cursor{}.encode()}, nil
-	case known && !t.found && t.empty:
-		return checkpoint.Batch{Cursor: cur.encode()}, nil // nothing is in it now: what comes next tells what that means
-	case known && !t.found: // the conversation is another one: it is told anew
-		return r.anew(ctx, file, cur, about, opt)
+	case t.known && t.items == 0:
+		return checkpoint.Batch{Cursor: cur.encode()}, nil // emptied: what comes next tells what that means
+	case t.known && !t.found:
+		return r.anew(ctx, file, cur, opt)
 	}
-	return t.batch(about, !told, told && !known && !t.fresh), nil
+	b := t.batch(about, !told, false)
+	if err != nil {
+		b.Losses.Torn = 1 // the rest of a file that nobody finishes; how much is missing cannot be told
+	}
+	return b, nil
 }
 
-// anew reads a document in which nothing is left of what was told.
-func (r *Reader) anew(ctx context.Context, file io.ReadSeeker, cur cursor, about About, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
+// anew tells a document in which nothing is left of what was told before: the conversation is another one.
+func (r *Reader) anew(ctx context.Context, file io.ReadSeeker, cur cursor, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return checkpoint.Batch{}, err
 	}
 	t := taking{window: true, cur: cursor{Lost: cur.Lost}}
-	again, err := r.walk(ctx, file, t.item)
+	about, err := r.walk(ctx, file, t.item)
 	if err != nil && (!errors.Is(err, ErrBroken) || !opt.Final) {
 		return checkpoint.Batch{}, err
 	}
+	if about.Hidden {
+		return checkpoint.Batch{Cursor: cursor{}.encode()}, nil
+	}
 	cleared := cur.Epoch != 0 && about.Epoch != "" && short(about.Epoch) != cur.Epoch
-	b := t.batch(again, false, !cleared)
+	b := t.batch(about, false, !cleared)
 	if cleared {
-		clear := checkpoint.Entry{ID: "clear:" + Ident(about.Epoch), Kind: checkpoint.EntryClear}
-		b.Entries = append([]checkpoint.Entry{clear}, b.Entries...)
+		part := checkpoint.Entry{ID: "clear:" + Ident(about.Epoch), Kind: checkpoint.EntryClear}
+		b.Entries = append([]checkpoint.Entry{part}, b.Entries...)
 	}
 	return b, nil
 }

@@ -12,9 +12,7 @@ type taking struct {
 	cur    cursor
 	known  bool // items of cur were told
 	window bool // first sight: the first prompt and the newest part alone
-	fresh  bool // the document was read when nothing was in it
 	found  bool
-	empty  bool // set while no item came
 
 	ring    []mark
 	richer  []Item // told before, and saying more now

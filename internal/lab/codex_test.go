@@ -388,3 +388,22 @@ func (h *home) codexFiles() map[string]string {
 	})
 	return files
 }
+
+// TestCodexCompaction: Codex compacts by itself in the middle of a turn; a checkpoint is taken before, the model is told
+// after what the person had said, and the summary is no answer.
+func TestCodexCompaction(t *testing.T) {
+	h := newCodex(t)
+	h.write(".codex/config.toml", "model_auto_compact_token_limit = 1000\n"+h.codexConfig())
+	h.codexTrust()
+	h.model.Script(Turn{When: "please start", Text: "A quick command.", Calls: []Call{codexExec(quick)}}, Turn{Text: "SUMMARY of the work."}, Turn{Text: "All is done."})
+	h.run("please start the work")
+	session := h.newest()
+	shown, err := ask[lookup.Shown](h, "show", "--session", session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range h.model.Main() {
+		t.Logf("request %d: %d records, %q", i, r.Count(record), said(r))
+	}
+	t.Logf("%+v %+v", shown.State.LastFull, shown.State.Messages)
+}

@@ -164,3 +164,14 @@ func said(b checkpoint.Batch) string {
 	}
 	return strings.Join(list, " ")
 }
+
+// putFile makes a transcript of the file era.
+func putFile(t *testing.T, path string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(header+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

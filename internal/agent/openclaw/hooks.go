@@ -57,6 +57,9 @@ type payload struct {
 // Decode maps one payload of the plugin to events. An event that belay does not know means nothing.
 func (a *Agent) Decode(h agent.Hook) (agent.Incoming, error) {
 	var p payload
+	if h.Event == "wake" { // the plugin had belay-hook look for a daemon: this says that there is one
+		return agent.Incoming{}, nil
+	}
 	if err := json.Unmarshal(h.Payload, &p); err != nil {
 		// A field of another type than expected is OpenClaw's doing and costs that field; all others are filled in.
 		if wrong := new(json.UnmarshalTypeError); !errors.As(err, &wrong) || wrong.Field == "" {

@@ -47,6 +47,7 @@ var (
 	_ agent.Agent      = (*Agent)(nil)
 	_ agent.Recogniser = (*Agent)(nil)
 	_ agent.Watched    = (*Agent)(nil)
+	_ agent.Installer  = (*Agent)(nil)
 )
 
 // New makes the agent for the user whose environment this is.

@@ -68,7 +68,8 @@ function makeShared(uid) {
 		sessions: new Recent(), // session id -> { workspace, model, key, agent, opened, busy, late }
 		byKey: new Recent(), // session key -> session id
 		children: new Recent(), // session key of a sub-agent -> { session_id, session_key, child }
-		seen: new Recent(), // events that came twice because register() ran twice
+		seen: new Recent(), // events, as they come twice when register() ran twice
+		turns: new Recent(), // run id -> { by, text }: the registration that answers for it, and its answer
 		workspace: undefined, // of the gateway
 	};
 }
@@ -94,6 +95,7 @@ function register(api) {
 	const uid = process.getuid?.();
 	if (uid === undefined || process.env.BELAY_INTERNAL === "1") return;
 	const state = stateDir(api);
+	const me = Symbol("registration");
 	const fresh = !globalThis[shared];
 	const all = (globalThis[shared] ??= makeShared(uid));
 
@@ -163,8 +165,13 @@ function register(api) {
 	on("before_prompt_build", async (event, ctx) => {
 		try {
 			const id = ctx.sessionId;
-			if (!id || !first("before_prompt_build", ctx.runId ?? Math.random())) return undefined;
+			if (!id) return undefined;
+			const turn = all.turns.get(ctx.runId);
+			if (turn) return turn.by === me && turn.text ? { prependContext: turn.text } : undefined; // built again after a failure
+			const mine = { by: me, text: "" };
+			if (ctx.runId) all.turns.set(ctx.runId, mine);
 			const s = know(all, id, ctx);
+			s.ended = false;
 			const persons = (ctx.trigger === undefined || ctx.trigger === "user") && !/:subagent:/.test(ctx.sessionKey ?? "");
 			s.busy = true;
 			let text = "";
@@ -177,6 +184,7 @@ function register(api) {
 				if (word) s.late = word;
 			};
 			tell("before_prompt_build", ctx, id, { prompt: bound(event.prompt) }, persons ? late : undefined);
+			mine.text = text;
 			if (text) return { prependContext: text };
 		} catch {} // the turn goes on without
 		return undefined;
@@ -212,6 +220,8 @@ function register(api) {
 	on("after_compaction", (event, ctx) => tell("after_compaction", ctx, ctx.sessionId, { reason: event.reason }) && undefined);
 
 	on("before_reset", (event, ctx) => {
+		if (!ctx.sessionId) return;
+		know(all, ctx.sessionId, ctx).late = "";
 		tell("before_reset", ctx, ctx.sessionId, { reason: event.reason });
 	});
 

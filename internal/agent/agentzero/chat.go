@@ -1,0 +1,223 @@
+package agentzero
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"time"
+
+	"belay/checkpoint"
+	"belay/internal/agent"
+	"belay/internal/document"
+)
+
+// chat.json is one JSON document: the context's head, the chain of agents, each with its history as a JSON text inside a
+// string, then the log. The history is read through the string, one message at a time.
+
+const (
+	typeBackground = "background"
+	maxRecords     = 64 // how deep bulks may lie in bulks
+	smallValue     = 64 << 10
+	logItems       = 1000 // that the program keeps
+)
+
+// chat is one walk through a document.
+type chat struct {
+	src   agent.Source
+	child int // the agent of the chain whose history is told
+	give  func(document.Item) error
+
+	about   document.About
+	id      string
+	mode    string // the context's profile
+	agents  int
+	working bool // the history is being read
+	history
+}
+
+// walk reads a chat.json: document.Walk.
+func walk(src agent.Source) document.Walk {
+	return func(ctx context.Context, in io.Reader, give func(document.Item) error) (document.About, error) {
+		c := &chat{src: src, child: childNumber(src.Child), give: give}
+		c.history = newHistory(func(it document.Item) error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if c.about.Hidden {
+				return nil
+			}
+			return give(it)
+		}, c.session)
+		c.about.Stamps = map[string]time.Time{}
+		err := c.document(document.NewJSON(in))
+		c.about.Losses = c.losses
+		c.about.Head = c.head()
+		return c.about, err
+	}
+}
+
+// session is what the entries' Session must say: the file's own id, when that is not the one it was opened for.
+func (c *chat) session() string {
+	if c.id == c.src.Session {
+		return ""
+	}
+	return c.id
+}
+
+// head is what the chat says of itself.
+func (c *chat) head() []checkpoint.Entry {
+	session := c.session()
+	if session == "" && c.mode == "" {
+		return nil
+	}
+	return []checkpoint.Entry{{Kind: checkpoint.EntryMeta, Session: session, Mode: c.mode}}
+}
+
+func (c *chat) document(j *document.JSON) error {
+	return j.Object(func(key string) error {
+		switch key {
+		case "id":
+			return word(j, &c.id)
+		case "type":
+			var kind string
+			err := word(j, &kind)
+			c.about.Hidden = c.about.Hidden || kind == typeBackground
+			return err
+		case "agent_profile":
+			return word(j, &c.mode)
+		case "agents":
+			return j.Array(func() error {
+				c.agents++
+				return c.agent(j, c.agents-1)
+			})
+		case "log":
+			return c.log(j)
+		}
+		return nil
+	})
+}
+
+// agent reads one agent of the chain. Its number stands before its history; without one it is its place.
+func (c *chat) agent(j *document.JSON, number int) error {
+	return j.Object(func(key string) error {
+		switch key {
+		case "number":
+			return integer(j, &number)
+		case "profile", "agent_profile":
+			if number == c.child {
+				return word(j, &c.mode)
+			}
+		case "history":
+			if number == c.child {
+				return c.read(j)
+			}
+		}
+		return nil
+	})
+}
+
+// read goes through a history: a string that holds JSON, as an object in no version that is known, but that costs nothing.
+func (c *chat) read(j *document.JSON) error {
+	kind, err := j.Kind()
+	if err != nil || kind != '"' {
+		return err2(err, func() error { return c.records(j, 0) })
+	}
+	text, err := j.Text()
+	if err != nil {
+		return err
+	}
+	inner := document.NewJSON(text)
+	if kind, err = inner.Kind(); err != nil || kind != '{' {
+		return nil // an empty history, or what is none
+	}
+	return c.records(inner, 0)
+}
+
+func err2(err error, then func() error) error {
+	if err != nil {
+		return err
+	}
+	return then()
+}
+
+// log takes the times of the messages, which have none themselves, and the log's id, which a reset of the chat changes.
+func (c *chat) log(j *document.JSON) error {
+	return j.Object(func(key string) error {
+		switch key {
+		case "guid":
+			return word(j, &c.about.Epoch)
+		case "logs":
+			return j.Array(func() error {
+				raw, over, err := j.Value(smallValue)
+				if err != nil || over && !endsStamped(raw) {
+					return err
+				}
+				var item struct {
+					ID   string  `json:"id"`
+					Time float64 `json:"timestamp"`
+				}
+				if json.Unmarshal(raw, &item) == nil && item.ID != "" && len(c.about.Stamps) < 2*logItems {
+					if at := seconds(item.Time); !at.IsZero() {
+						c.about.Stamps[itemID(item.ID)] = at
+					}
+				}
+				return nil
+			})
+		}
+		return nil
+	})
+}
+
+// endsStamped is false for every log item that is over the bound: its end, where the time stands, was not read.
+func endsStamped([]byte) bool { return false }
+
+// seconds is a time of the log's; zero for one that cannot be.
+func seconds(s float64) time.Time {
+	if math.IsNaN(s) || s <= 0 || s > 1e11 {
+		return time.Time{}
+	}
+	whole, part := math.Modf(s)
+	return time.Unix(int64(whole), int64(part*1e9)).UTC().Truncate(time.Millisecond)
+}
+
+// word reads a short string; a value of another type is as if absent.
+func word(j *document.JSON, to *string) error {
+	raw, over, err := j.Value(smallValue)
+	var s string
+	if err == nil && !over && json.Unmarshal(raw, &s) == nil {
+		*to = document.Ident(s)
+	}
+	return err
+}
+
+func integer(j *document.JSON, to *int) error {
+	raw, over, err := j.Value(64)
+	var n int
+	if err == nil && !over && json.Unmarshal(raw, &n) == nil {
+		*to = n
+	}
+	return err
+}
+
+// childNumber is the place in the chain that a child's id names: "A2" is agent 2. The session itself is agent 0.
+func childNumber(child string) int {
+	if len(child) > 1 && child[0] == 'A' {
+		if n, err := strconv.Atoi(child[1:]); err == nil && n > 0 {
+			return n
+		}
+	}
+	if child != "" {
+		return -1
+	}
+	return 0
+}
+
+func childID(number int) string {
+	if number <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("A%d", min(number, 9999))
+}
