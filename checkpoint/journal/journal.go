@@ -177,6 +177,9 @@ func Open(fsys vfs.FS, dir string, opt Options) (*Journal, error) {
 		if i+1 < len(names) {
 			s.Last = names[i+1] - 1
 		}
+		if s.Last < s.First {
+			continue // a crash before its first record left it: the next segment takes its name, and must not be released with it
+		}
 		j.mu.sealed = append(j.mu.sealed, s)
 	}
 	return j, nil

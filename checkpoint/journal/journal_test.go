@@ -362,3 +362,29 @@ func TestOptionsOutOfRange(t *testing.T) {
 		}
 	}
 }
+
+// A crash after a segment was made and before its first record: the next segment takes its name, and a Release of what was
+// there before must leave it alone.
+func TestReleaseLeavesTheSegmentThatTookAnEmptyOnesName(t *testing.T) {
+	m := newMem(t)
+	fill(t, m, Options{Ahead: -1}, 3)
+	f, err := m.OpenFile(segmentName(dir, 4), os.O_WRONLY|os.O_CREATE, vfs.FileMode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.Close(), m.SyncDir(dir)); err != nil {
+		t.Fatal(err)
+	}
+	j := open(t, m, Options{Ahead: -1})
+	stop := run(j)
+	put(t, j, 2)
+	if err := j.Release(3); err != nil {
+		t.Fatal(err)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := scan(t, m, 0); !slices.Equal(got, numbers(4, 5)) {
+		t.Errorf("after the release: records %v, want the two that were acknowledged, 4 and 5", got)
+	}
+}

@@ -12,7 +12,6 @@ import (
 	"go.uber.org/zap"
 
 	"belay/checkpoint"
-	"belay/checkpoint/journal"
 	"belay/heartbeat"
 	"belay/internal/proc"
 	"belay/internal/vfs"
@@ -170,14 +169,6 @@ func (d *Daemon) releaseSegments(ctx context.Context) error {
 	list := d.journal.Sealed()
 	if len(list) == 0 || d.journal.Health().Err != nil {
 		return nil // later
-	}
-	for i, seg := range list {
-		// A crash before its first record left this one. The segment that is being written has taken its name, and Release
-		// would remove that: it has to wait until both are on the list.
-		taken := func(s journal.Segment) bool { return s.First == seg.First }
-		if seg.Last < seg.First && !slices.ContainsFunc(list[i+1:], taken) {
-			return nil
-		}
 	}
 	last := list[len(list)-1].Last
 	if err := errors.Join(d.saveThrough(ctx, last), d.saveActive(ctx)); err != nil {

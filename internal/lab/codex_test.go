@@ -7,10 +7,15 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"belay/checkpoint"
 	wired "belay/internal/agent"
@@ -402,8 +407,109 @@ func TestCodexCompaction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, r := range h.model.Main() {
-		t.Logf("request %d: %d records, %q", i, r.Count(record), said(r))
+	if full := shown.State.LastFull; full == nil || full.Cause != checkpoint.CauseCompaction && full.Cause != checkpoint.CauseEnd {
+		t.Errorf("last full checkpoint: got %+v, want one before the compaction", full)
 	}
-	t.Logf("%+v %+v", shown.State.LastFull, shown.State.Messages)
+	list := h.model.Main()
+	if last := list[len(list)-1]; last.Count(record) != 1 || last.Count("please start the work") == 0 {
+		t.Errorf("after the compaction: got %d records, want one with the person's words\n%s", last.Count(record), said(last))
+	}
+	for _, m := range shown.State.Messages {
+		if m.Role == checkpoint.RoleAssistant && m.Text == "Lab session" {
+			t.Error("the summary of the compaction is taken for an answer")
+		}
+	}
+	if st := h.status(session); st.MessageCount != 1 {
+		t.Errorf("got %d rounds, want 1", st.MessageCount)
+	}
+}
+
+// codexScreen is Codex's own terminal program on a terminal that nobody sees.
+type codexScreen struct {
+	cmd  *exec.Cmd
+	tty  *os.File // the other side of its terminal
+	mu   sync.Mutex
+	text []byte
+	done chan struct{} // closed when the terminal is gone
+}
+
+func (h *home) codexTerminal(args ...string) *codexScreen {
+	h.t.Helper()
+	tty, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if err := unix.IoctlSetPointerInt(int(tty.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		h.t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 120})
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	far, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer far.Close()
+	s := &codexScreen{cmd: exec.Command(os.Getenv(codexVar), args...), tty: tty, done: make(chan struct{})}
+	s.cmd.Dir, s.cmd.Env = h.proj, append(h.env(), "TERM=xterm-256color")
+	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = far, far, far
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := s.cmd.Start(); err != nil {
+		h.t.Fatal(err)
+	}
+	go s.read()
+	h.t.Cleanup(func() {
+		h.killAll() // whoever holds the terminal
+		_ = s.cmd.Wait()
+		_ = s.tty.Close()
+		<-s.done
+	})
+	return s
+}
+
+// read keeps what is on the screen and answers what a program asks its terminal.
+func (s *codexScreen) read() {
+	defer close(s.done)
+	for buf := make([]byte, 64<<10); ; {
+		n, err := s.tty.Read(buf)
+		if err != nil {
+			return
+		}
+		for ask, answer := range map[string]string{"\x1b[6n": "\x1b[1;1R", "\x1b[c": "\x1b[?62c"} {
+			if bytes.Contains(buf[:n], []byte(ask)) {
+				_, _ = s.tty.WriteString(answer) // a terminal that is gone needs no answer
+			}
+		}
+		s.mu.Lock()
+		s.text = append(s.text, buf[:n]...)
+		s.mu.Unlock()
+	}
+}
+
+func (s *codexScreen) shows(text string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return bytes.Contains(s.text, []byte(text))
+}
+
+// TestCodexTerminal: the terminal program is only a view. The session's process is the server behind it: closing the
+// terminal ends nothing, the server's death ends the session.
+func TestCodexTerminal(t *testing.T) {
+	h := newCodex(t)
+	h.model.Script(Turn{Text: "Now a long command.", Calls: []Call{codexExec(slow)}}, Turn{Text: "The long command is over."})
+	s := h.codexTerminal("please start the work")
+	for end := time.Now().Add(longWait); !exists(h.proj + "/started.flag"); time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(end) {
+			s.mu.Lock()
+			t.Fatalf("the long command does not start; the screen ends:\n%q", s.text[max(0, len(s.text)-3000):])
+		}
+	}
+	for _, pid := range h.processes() {
+		cmd, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		t.Logf("%d %q", pid, cmd)
+	}
 }

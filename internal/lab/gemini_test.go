@@ -174,8 +174,9 @@ func TestGeminiAndDaemonKilled(t *testing.T) {
 // TestGeminiDaemonKilledInTool: the hook of the call's end reaches another daemon than that of its start.
 func TestGeminiDaemonKilledInTool(t *testing.T) {
 	h := newGemini(t)
-	const wait = "touch started.flag; while [ ! -e go.flag ]; do sleep 0.1; done"
-	h.model.Script(Turn{Text: "A command that waits.", Calls: []Call{geminiShell(wait)}}, Turn{Text: "It is over."})
+	waits := func(flag string) Call { return geminiShell("while [ ! -e " + flag + " ]; do sleep 0.1; done") }
+	h.model.Script(Turn{Text: "A command that waits.", Calls: []Call{{"run_shell_command", map[string]any{"command": "touch started.flag; until [ -e go.flag ]; do sleep 0.1; done"}}}},
+		Turn{Text: "Another one.", Calls: []Call{waits("end.flag")}}, Turn{Text: "It is over."})
 	a := h.start("please start the work")
 	h.until("the command starts", func() bool { return exists(h.proj + "/started.flag") })
 	session := h.newest()
@@ -183,11 +184,13 @@ func TestGeminiDaemonKilledInTool(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.write("proj/go.flag", "")
+	h.until("the next daemon knows how the command ended", func() bool { return h.calls(session)["touch"] == checkpoint.CallDone })
+	h.write("proj/end.flag", "")
 	if code := a.wait(); code != 0 {
 		t.Fatalf("exit %d, want 0\n%s", code, a.printed())
 	}
 	h.until("the end is seen", func() bool { return h.status(session).State == "ended" })
-	h.oneOfEach(session, map[string]checkpoint.CallState{"touch": checkpoint.CallDone})
+	h.oneOfEach(session, map[string]checkpoint.CallState{"touch": checkpoint.CallDone, "while": checkpoint.CallDone})
 }
 
 // TestGeminiKilledInToolThenResumed: the conversation itself comes from Gemini CLI; belay adds the call in doubt, once.

@@ -47,7 +47,7 @@ type payload struct {
 	Status  string          `json:"status"`  // details.status of a tool's result
 	IsError bool            `json:"isError"`
 	Error   string          `json:"error"`
-	Success *bool           `json:"success"`
+	Success any             `json:"success"`
 	Reason  string          `json:"reason"`
 	Next    string          `json:"nextSessionId"`
 	Label   string          `json:"label"`
@@ -217,7 +217,7 @@ func call(p payload, e checkpoint.Event, kind checkpoint.EventKind) checkpoint.E
 // turnEnd is how a turn ended. The text of one that failed is an error's, and no words of the model.
 func turnEnd(p payload, e checkpoint.Event) checkpoint.Event {
 	e.Kind = checkpoint.EventStop
-	failed := p.Success != nil && !*p.Success
+	failed := p.Success == false
 	switch {
 	case failed && strings.Contains(strings.ToLower(p.Error), "abort"):
 		e.Outcome = checkpoint.OutcomeInterrupted

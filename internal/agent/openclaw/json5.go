@@ -61,28 +61,36 @@ func (s *scanner) peek() byte {
 // space steps over white space and comments.
 func (s *scanner) space() {
 	for s.i < len(s.text) {
-		rest := s.text[s.i:]
-		r, size := utf8.DecodeRuneInString(rest)
-		switch {
-		case unicode.IsSpace(r) || r == '\uFEFF':
+		r, size := utf8.DecodeRuneInString(s.text[s.i:])
+		if unicode.IsSpace(r) || r == '\uFEFF' {
 			s.i += size
-		case strings.HasPrefix(rest, "//"):
-			n := strings.IndexAny(rest, "\n\r")
-			if n < 0 {
-				n = len(rest)
-			}
-			s.i += n
-		case strings.HasPrefix(rest, "/*"):
-			n := strings.Index(rest[2:], "*/")
-			if n < 0 {
-				s.fail()
-				return
-			}
-			s.i += n + 4
-		default:
+		} else if !s.comment() {
 			return
 		}
 	}
+}
+
+// comment steps over one comment, if there is one.
+func (s *scanner) comment() bool {
+	rest := s.text[s.i:]
+	switch {
+	case strings.HasPrefix(rest, "//"):
+		n := strings.IndexAny(rest, "\n\r")
+		if n < 0 {
+			n = len(rest)
+		}
+		s.i += n
+	case strings.HasPrefix(rest, "/*"):
+		n := strings.Index(rest[2:], "*/")
+		if n < 0 {
+			s.fail()
+			return false
+		}
+		s.i += n + 4
+	default:
+		return false
+	}
+	return true
 }
 
 func (s *scanner) value() value {
@@ -229,45 +237,86 @@ func (v value) index(text, words string) int {
 	return -1
 }
 
-// put adds an item at the end of an object or a list, set as the items before it.
+// put adds an item at the end of an object or a list, set as the items before it: on a line of its own behind the comment
+// that belongs to the last one, or beside it.
 func put(text string, to value, rendered string) string {
-	if n := len(to.items); n > 0 {
-		last := to.items[n-1]
-		gap := lead(text, last.start)
-		return text[:last.value.end] + "," + gap + rendered + text[last.value.end:]
+	n := len(to.items)
+	if n == 0 {
+		return text[:to.start+1] + rendered + text[to.start+1:]
 	}
-	return text[:to.start+1] + rendered + text[to.start+1:]
+	end := to.items[n-1].value.end
+	gap := lead(text, to.items[n-1].start)
+	if !strings.Contains(gap, "\n") {
+		return text[:end] + ", " + rendered + text[end:]
+	}
+	pos, comma := lineRest(text, end)
+	if comma {
+		return text[:pos] + gap + rendered + "," + text[pos:]
+	}
+	return text[:end] + "," + text[end:pos] + gap + rendered + text[pos:]
 }
 
-// lead is the white space before an item, when it begins a line; else one blank.
+// lineRest steps over what else stands in the line of an item: its comma and its comments.
+func lineRest(text string, at int) (end int, comma bool) {
+	for end = at; at < len(text); {
+		rest := text[at:]
+		switch {
+		case rest[0] == ' ' || rest[0] == '\t':
+			at++
+			continue
+		case rest[0] == ',' && !comma:
+			comma = true
+			at++
+		case strings.HasPrefix(rest, "//"), strings.HasPrefix(rest, "/*"):
+			s := scanner{text: text, i: at}
+			s.comment()
+			at = s.i
+		default:
+			return end, comma
+		}
+		end = at
+	}
+	return end, comma
+}
+
+// lead is the white space directly before an item.
 func lead(text string, at int) string {
 	i := at
 	for i > 0 && (text[i-1] == ' ' || text[i-1] == '\t') {
 		i--
 	}
 	if i > 0 && text[i-1] == '\n' {
-		if i > 1 && text[i-2] == '\r' {
-			return text[i-2 : at]
+		i--
+		if i > 0 && text[i-1] == '\r' {
+			i--
 		}
-		return text[i-1 : at]
 	}
-	return " "
+	return text[i:at]
 }
 
-// cut takes the n-th item out, with one comma.
+// cut takes the n-th item out, with one comma. It is the opposite of put.
 func cut(text string, from value, n int) string {
 	it := from.items[n]
 	start, end := it.start, it.value.end
-	switch {
-	case n > 0:
-		start = from.items[n-1].value.end
-	case len(from.items) > 1:
-		end = from.items[1].start
-	default:
-		s := scanner{text: text, i: end}
-		if s.space(); s.peek() == ',' {
-			end = s.i + 1
+	if n > 0 {
+		start -= len(lead(text, start))
+	}
+	if comma, ok := commaAfter(text, end); ok {
+		for end = comma + 1; n == 0 && end < len(text) && text[end] == ' '; {
+			end++
+		}
+		return text[:start] + text[end:]
+	}
+	if n > 0 {
+		if comma, ok := commaAfter(text, from.items[n-1].value.end); ok && comma < start {
+			return text[:comma] + text[comma+1:start] + text[end:]
 		}
 	}
 	return text[:start] + text[end:]
+}
+
+func commaAfter(text string, at int) (comma int, ok bool) {
+	s := scanner{text: text, i: at}
+	s.space()
+	return s.i, s.peek() == ','
 }

@@ -24,7 +24,7 @@ type mapper struct {
 
 // event maps one row of the event table. A false means that the row is no record.
 func (m *mapper) event(typ string, data []byte) ([]checkpoint.Entry, bool) {
-	typ, _, _ = strings.Cut(typ, ".1") // the number is the version of the form; another one is another type
+	typ = strings.TrimSuffix(typ, ".1") // the number is the version of the form; another one is another type
 	var e envelope
 	if err := decode(data, &e); err != nil {
 		return nil, false

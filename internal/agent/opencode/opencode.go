@@ -98,11 +98,16 @@ func (a *Agent) Events() []agent.EventSpec {
 	}
 }
 
+// Limits of opencode.
+func (a *Agent) Limits() agent.Limits { return agent.Limits{BriefBytes: briefBytes} }
+
 // Open gives the reader of one session of a database.
 func (a *Agent) Open(src agent.Source) checkpoint.Transcript { return openTranscript(src) }
 
 // ResumeCommand is what a person types to go on with a session.
-func (a *Agent) ResumeCommand(session string) string { return "opencode --session " + shellWord(session) }
+func (a *Agent) ResumeCommand(session string) string {
+	return "opencode --session " + shellWord(session)
+}
 
 // Reply is the brief itself: the plugin makes a part of the prompt of it. It can do so with a prompt alone.
 func (a *Agent) Reply(event, text string) []byte {

@@ -60,11 +60,13 @@ func (r *reader) Read(ctx context.Context, from checkpoint.Cursor, opt checkpoin
 	}
 	var c cursor
 	known := from != "" && json.Unmarshal([]byte(from), &c) == nil && c.Next >= 0
+	before := r.mapper
+	if !known || from != r.last {
+		before = mapper{}
+	}
 	err := r.db.View(ctx, func(tx *sqlitero.Tx) error {
 		p := &page{ctx: ctx, tx: tx, session: r.session}
-		if !known || from != r.last {
-			r.mapper = mapper{}
-		}
+		r.mapper = before // the view may begin anew
 		r.mapper.store = p
 		if err := p.read(&r.mapper, c, known, opt.Whole); err != nil {
 			return err

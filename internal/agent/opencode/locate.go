@@ -1,0 +1,89 @@
+package opencode
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"path/filepath"
+	"slices"
+
+	"belay/internal/agent"
+	"belay/internal/sqlitero"
+)
+
+const defaultMost = 20
+
+// databases are those of this machine: one for each release channel, unless the environment names another.
+func (a *Agent) databases() []string {
+	var list []string
+	if a.db != "" {
+		list = append(list, a.db)
+	}
+	if a.data != "" {
+		found, err := filepath.Glob(filepath.Join(a.data, "opencode*.db"))
+		if err == nil { // else the folder's own name has the form of a pattern
+			list = append(list, found...)
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// Locate finds sessions in the databases of this machine, newest first. The project under which opencode files a session is
+// not asked for.
+func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error) {
+	if q.Most <= 0 {
+		q.Most = defaultMost
+	}
+	var all []agent.Found
+	var errs []error
+	for _, path := range a.databases() {
+		found, err := locate(ctx, path, q)
+		all, errs = append(all, found...), append(errs, err)
+	}
+	slices.SortStableFunc(all, func(a, b agent.Found) int { return b.Changed.Compare(a.Changed) })
+	if len(all) > 0 {
+		return all[:min(len(all), q.Most)], nil // a database that cannot be read hides only what is in it
+	}
+	return nil, errors.Join(errs...)
+}
+
+func locate(ctx context.Context, path string, q agent.Query) (list []agent.Found, err error) {
+	db := sqlitero.Open(path)
+	defer func() { err = errors.Join(err, db.Close()) }()
+	err = db.View(ctx, func(tx *sqlitero.Tx) error {
+		list = nil
+		rows, err := tx.QueryContext(ctx, `select id, coalesce(parent_id, ''), directory, time_updated from session
+			where (?1 = '' and parent_id is null or id = ?1) order by time_updated desc limit 5000`, q.Session)
+		if err != nil {
+			return err
+		}
+		err = each(rows, func(scan func(...any) error) error {
+			var id, parent, dir string
+			var updated sql.NullFloat64
+			if err := scan(&id, &parent, &dir, &updated); err != nil {
+				return err
+			}
+			f := agent.Found{Source: agent.Source{Path: path, Session: id}, Workspace: realPath(dir), Changed: stamp(updated.Float64)}
+			if q.Workspace == "" || f.Workspace == q.Workspace {
+				list = append(list, f)
+			}
+			if len(list) >= q.Most {
+				return errEnough
+			}
+			return nil
+		})
+		if errors.Is(err, errEnough) {
+			return nil
+		}
+		return err
+	})
+	return list, err
+}
+
+// Recognise says whether a file begins as a database of opencode does: its schema lies near its beginning, and other programs
+// have databases too.
+func (a *Agent) Recognise(head []byte) bool {
+	return bytes.HasPrefix(head, []byte("SQLite format 3\x00")) && bytes.Contains(head, []byte("slug")) && bytes.Contains(head, []byte("project_id"))
+}
