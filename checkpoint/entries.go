@@ -173,10 +173,13 @@ func entryTime(e Event, n Entry) time.Time {
 }
 
 func (s *State) callEntry(e Event, n Entry, quiet bool) {
+	c := s.call(n.Call)
+	if c != nil {
+		c.Asked = true
+	}
 	if n.Call == "" || s.hasEnded(n.Call) {
 		return
 	}
-	c := s.call(n.Call)
 	if c == nil {
 		c = s.newCall(Call{ID: n.Call, At: entryTime(e, n)})
 		if t := s.turn(s.fileTurn()); !quiet && (t == nil || !t.Ended) { // else the file is behind the hooks
@@ -189,12 +192,15 @@ func (s *State) callEntry(e Event, n Entry, quiet bool) {
 }
 
 func (s *State) resultEntry(e Event, n Entry) {
+	c := s.call(n.Call)
+	if c != nil && !n.MadeUp && !n.Background {
+		c.Filed = true
+	}
 	if n.Call == "" || s.hasEnded(n.Call) {
 		return
 	}
-	c := s.call(n.Call)
 	if c == nil {
-		c = s.newCall(Call{ID: n.Call, Name: n.Name, At: e.At, Asked: true})
+		c = s.newCall(Call{ID: n.Call, Name: n.Name, At: e.At, Asked: true, Filed: !n.MadeUp && !n.Background})
 	}
 	c.describe(n.Name, n.Input)
 	switch {

@@ -31,6 +31,7 @@ type Call struct {
 	Num        uint64    `json:"num,omitempty"`     // the message that it follows
 	Started    bool      `json:"started,omitempty"` // a hook saw it start
 	Asked      bool      `json:"asked,omitempty"`   // the transcript holds it
+	Filed      bool      `json:"filed,omitempty"`   // the transcript holds its true result too
 	Mutates    bool      `json:"mutates,omitempty"` // it may change something
 	Background bool      `json:"background,omitempty"`
 	Bare       bool      `json:"bare,omitempty"`
@@ -38,6 +39,12 @@ type Call struct {
 	Death      int       `json:"death,omitempty"`     // in doubt since this death
 	Told       bool      `json:"told,omitempty"`      // a brief named it
 	Procs      []Proc    `json:"procs,omitempty"`     // the agent's descendants while it was open
+}
+
+// Unfiled says that the call is known to have ended and the transcript, which holds the call, does not hold its result: the
+// agent died before it wrote it, and may tell the model that the outcome is unknown.
+func (c Call) Unfiled() bool {
+	return c.Asked && c.Started && !c.Filed && (c.State == CallDone || c.State == CallFailed)
 }
 
 // NotSeenToStart says that the model asked for the call and nobody saw it start, although starts are seen in this session.

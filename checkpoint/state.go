@@ -278,7 +278,7 @@ func (s *State) own(e Event) Effect {
 		s.Given = &Given{At: e.At, Marker: e.Marker, Death: s.Deaths, News: s.News}
 		s.OwedTo = false
 		for i := range s.Calls {
-			if s.Calls[i].State == CallDoubt {
+			if s.Calls[i].State == CallDoubt || s.Calls[i].Unfiled() {
 				s.Calls[i].Told = true
 			}
 		}

@@ -73,7 +73,8 @@ func chosen(in Input, opt Options, m mark, now time.Time) given {
 	default:
 		g.nothing = g.ending != nil && g.ending.Clean
 	}
-	g.nothing = g.nothing || len(g.messages) == 0 && len(g.users) == 0 && len(g.doubts) == 0 && len(g.notes) == 0 && g.task == "" && opt.Format != Delta
+	g.nothing = g.nothing || len(g.messages) == 0 && len(g.users) == 0 && len(g.doubts) == 0 && len(g.done) == 0 && len(g.notes) == 0 && g.task == "" &&
+		opt.Format != Delta
 	return g
 }
 
@@ -124,7 +125,7 @@ func untold(s *checkpoint.State, list []Doubt) []Doubt {
 }
 
 // unfiled keeps what a resumed conversation does not hold by itself: calls in doubt that no brief named yet, decisions, and
-// words that never reached the agent's file.
+// words and results that never reached the agent's file.
 func (g given) unfiled(s *checkpoint.State) given {
 	missing := map[uint64]bool{}
 	for _, m := range s.Messages {
@@ -138,8 +139,11 @@ func (g given) unfiled(s *checkpoint.State) given {
 		g.last = nil
 	}
 	newDecisions := len(g.notes) > 0 && (s.Given == nil || g.notes[len(g.notes)-1].At.After(s.Given.At))
-	g.nothing = len(g.doubts) == 0 && len(g.messages) == 0 && !newDecisions
-	g.whole, g.task, g.done = false, "", nil
+	g.done = slices.DeleteFunc(slices.Clone(s.Calls), func(c checkpoint.Call) bool {
+		return !c.Unfiled() || c.Told || s.Ending == nil || s.Ending.Clean || c.EndedAt.After(s.Ending.At)
+	})
+	g.nothing = len(g.doubts) == 0 && len(g.messages) == 0 && len(g.done) == 0 && !newDecisions
+	g.whole, g.task = false, ""
 	g.only = "This conversation goes on. Its own record does not hold what follows."
 	return g
 }

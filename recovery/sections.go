@@ -302,6 +302,9 @@ func (w *writer) sectionDone(limit int) block {
 		if c.Digest != "" {
 			line += " " + code(c.Digest, 240)
 		}
+		if c.State == checkpoint.CallFailed {
+			line += " (it failed)"
+		}
 		return line + "\n"
 	})
 }

@@ -232,3 +232,24 @@ func TestPlanIsAPureRead(t *testing.T) {
 		t.Errorf("the second text differs:\n%s\n%s", first, second)
 	}
 }
+
+// A tool ended just before the kill and its result never reached the agent's file: the resumed model is told by its own agent
+// that the outcome is unknown. belay knows better, and says so once.
+func TestResumeTellsOfResultsThatTheFileDoesNotHold(t *testing.T) {
+	b := newStory().start(StartUp).user("deploy it to staging, please").call("c1", "Bash", `{"command":"make deploy"}`).
+		file(checkpoint.Entry{ID: "u", Kind: checkpoint.EntryUser, Text: "deploy it to staging, please"},
+			checkpoint.Entry{ID: "a", Kind: checkpoint.EntryCall, Call: "c1", Name: "Bash", Input: `{"command":"make deploy"}`}).
+		done("c1").dies()
+	r := b.plan(t, Options{Start: StartResume})
+	if !strings.Contains(r.Text, "## Already done") || !strings.Contains(r.Text, "make deploy") {
+		t.Errorf("the finished call is not told:\n%s", r.Text)
+	}
+	b.file(checkpoint.Entry{ID: "r", Kind: checkpoint.EntryResult, Call: "c1", MadeUp: true})
+	if r := b.plan(t, Options{Start: StartResume}); !strings.Contains(r.Text, "make deploy") {
+		t.Errorf("the agent's made-up result silenced the true one:\n%s", r.Text)
+	}
+	b.event(checkpoint.Event{Kind: checkpoint.EventGiven, Marker: "m"})
+	if r := b.plan(t, Options{Start: StartResume}); r.Text != "" {
+		t.Errorf("told twice:\n%s", r.Text)
+	}
+}

@@ -17,6 +17,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/checkpoint/filestore"
+	"belay/docs"
 	"belay/internal/agent"
 	"belay/internal/agent/all"
 	"belay/internal/daemon"
@@ -262,14 +263,34 @@ func hooksOf(name string, in agent.Installer, paths agent.Paths) []finding {
 			found = other
 		}
 	}
-	if len(found) == 0 {
-		return []finding{{name, "ok", "hooks are in place (version " + orUnknown(v) + ")", ""}}
-	}
 	var list []finding
+	untried := false
 	for _, p := range found {
-		list = append(list, finding{name, "problem", p, "belay install " + name})
+		if strings.Contains(p, "not tried") { // an agent's own word on its version
+			untried = true
+			list = append(list, finding{name, "note", p, ""})
+			continue
+		}
+		do := "belay install " + name
+		if asksForTrust(in) && strings.Contains(p, "trust") {
+			do += " --trust, if you trust belay's hooks"
+		}
+		list = append(list, finding{name, "problem", p, do})
+	}
+	if !slices.ContainsFunc(list, func(f finding) bool { return f.State == "problem" }) {
+		list = slices.Insert(list, 0, finding{name, "ok", "hooks are in place (version " + orUnknown(v) + ")", ""})
+	}
+	if tried := docs.Tried(name); v != "" && !untried && !slices.Contains(tried, v) {
+		list = append(list, finding{name, "note", fmt.Sprintf("version %s was not tried with this belay; tried: %s", v, orNone(tried)), ""})
 	}
 	return list
+}
+
+func orNone(list []string) string {
+	if len(list) == 0 {
+		return "none"
+	}
+	return strings.Join(list, ", ")
 }
 
 // hookChoices are the programs that may stand in settings: the copy that install made, and the one beside this program.

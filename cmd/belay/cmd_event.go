@@ -107,8 +107,9 @@ func (a *app) eventCmd() *cobra.Command {
 		GroupID: groupEvents,
 		Short:   "Send one event of any agent, as JSON",
 		Long: `Sends an event: the JSON object from the argument or from standard input. The daemon is started when none runs. Without --agent it
-belongs to the one session that has this id; a new session's agent is then "other". Its kind is one of start, prompt, stop, tool-start, tool-end, compacting, compacted, child-start, child-end, end, exit, mark, task, beat; text
-holds words, call and name a tool call. docs/protocol.md lists all fields.
+belongs to the one session that has this id; a new session's agent is then "other". Its kind is one of start, prompt, stop, tool-start,
+tool-end, compacting, compacted, child-start, child-end, end, exit, mark, task, beat; text holds words, call and name a tool call.
+docs/protocol.md lists all fields.
 
   belay event --agent mine --session s1 '{"kind":"prompt","text":"write the report"}'
   echo '{"kind":"tool-start","call":"c1","name":"deploy"}' | BELAY_SESSION=s1 belay event --agent mine

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/adrg/xdg"
@@ -38,111 +39,188 @@ func installer(name string) (agent.Installer, error) {
 	return in, nil
 }
 
-// oneAgent takes the agent from the arguments. Without one it says which there are.
-func oneAgent(cmd *cobra.Command, args []string) (agent.Installer, error) {
-	if len(args) == 1 {
-		return installer(args[0])
+// chosen is an agent to wire, and its name.
+type chosen struct {
+	name string
+	agent.Installer
+}
+
+// choose takes the agent from the arguments; without one it is every agent that fits.
+func choose(args []string, fits func(agent.Installer) bool) ([]chosen, error) {
+	if len(args) > 1 {
+		return nil, &usage{what: fmt.Sprintf("one agent, not %d", len(args)), hint: "Without a name it is all that are on this machine."}
 	}
-	hint := ""
+	var list []chosen
 	for _, name := range installable() {
 		in, err := installer(name)
 		if err != nil {
 			return nil, err
 		}
-		found := "not found on this machine"
-		if v, ok := in.Present(); ok {
-			found = "found on this machine, version " + orUnknown(v)
+		if len(args) == 1 && args[0] == name || len(args) == 0 && fits(in) {
+			list = append(list, chosen{name, in})
 		}
-		hint += fmt.Sprintf("  %s %s   (%s)\n", cmd.CommandPath(), name, found)
 	}
-	return nil, &usage{what: cmd.Name() + ": which agent?", hint: "One of:\n" + strings.TrimSuffix(hint, "\n")}
+	if len(args) == 1 && len(list) == 0 {
+		_, err := installer(args[0])
+		return nil, err
+	}
+	return list, nil
 }
 
+func present(in agent.Installer) bool {
+	_, ok := in.Present()
+	return ok
+}
+
+// change is one of an agent's, or of belay's own programs.
+type change struct {
+	Agent string `json:"agent,omitempty"`
+	agent.Change
+}
+
+func changesOf(name string, list []agent.Change) []change {
+	var all []change
+	for _, c := range list {
+		all = append(all, change{name, c})
+	}
+	return all
+}
+
+// installFlags are those of install and uninstall.
+type installFlags struct{ dryRun, trust, json bool }
+
 func (a *app) installCmd() *cobra.Command {
-	var dryRun, asJSON bool
+	var f installFlags
 	cmd := &cobra.Command{
-		Use:     "install AGENT",
+		Use:     "install [AGENT]",
 		GroupID: groupSetUp,
-		Short:   "Wire an agent: its hooks call belay from now on",
-		Long: `Adds belay's hooks to the agent's settings and keeps everything else in them. Twice is as good as once. When belay and belay-hook
-are not in one folder on PATH, both are copied to $XDG_DATA_HOME/belay/bin (~/.local/share/belay/bin) first: hooks run in an
-environment of the agent's. Without AGENT it lists the agents.
+		Short:   "Wire the agents: their hooks call belay from now on",
+		Long: `Adds belay's hooks to the settings of an agent, or of every agent that is on this machine, and keeps everything else in them. Twice is
+as good as once. When belay and belay-hook are not in one folder on PATH, both are copied to $XDG_DATA_HOME/belay/bin
+(~/.local/share/belay/bin) first: hooks run in an environment of the agent's. An agent that runs hooks only once a person trusts
+them is told so with --trust, and never without.
 
-  belay install claude-code --dry-run
-  belay install claude-code
+  belay install --dry-run
+  belay install
+  belay install codex --trust
 
-Exit codes: 0 done, 1 failed (the settings were not changed), 2 no such agent.`,
+Exit codes: 0 done, 1 failed (the settings of that agent were not changed) or no agent is here, 2 no such agent.`,
 		Args: cobra.ArbitraryArgs,
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return installable(), cobra.ShellCompDirectiveNoFileComp
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			in, err := oneAgent(cmd, args)
-			if err != nil {
-				return err
-			}
-			paths, copied, err := a.placeBinaries(dryRun)
-			if err != nil {
-				return err
-			}
-			changes, err := in.Install(paths, dryRun)
-			if err != nil {
-				return err
-			}
-			return printChanges(cmd.OutOrStdout(), append(copied, changes...), dryRun, asJSON)
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return a.install(cmd, args, f) },
 	}
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would change, change nothing")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would change, change nothing")
+	cmd.Flags().BoolVar(&f.trust, "trust", false, "say in the agent's settings that you trust belay's hooks, where it asks for that")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	return cmd
+}
+
+func (a *app) install(cmd *cobra.Command, args []string, f installFlags) error {
+	list, err := choose(args, present)
+	switch {
+	case err != nil:
+		return err
+	case len(list) == 0:
+		return &coded{errors.New("install: none of the agents is on this machine"), exitFailed, "Name one to wire it all the same: " + strings.Join(installable(), ", ") + ". Other programs use belay event."}
+	case f.trust && len(args) == 1 && !asksForTrust(list[0].Installer):
+		return &usage{what: list[0].name + " asks for no trust", hint: "belay install " + list[0].name + " is all it needs."}
+	}
+	paths, copied, err := a.placeBinaries(f.dryRun)
+	if err != nil {
+		return err
+	}
+	changes := changesOf("", copied)
+	var errs []error
+	for _, in := range list {
+		done, err := in.Install(paths, f.dryRun)
+		changes = append(changes, changesOf(in.name, done)...)
+		if truster, ok := in.Installer.(agent.Truster); ok && err == nil && f.trust {
+			if f.dryRun && slices.ContainsFunc(done, func(c agent.Change) bool { return c.Action != "keep" }) {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s: what --trust writes depends on hooks that are not there yet\n", in.name)
+				continue
+			}
+			done, err = truster.Trust(paths, f.dryRun)
+			changes = append(changes, changesOf(in.name, done)...)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("install %s: %w", in.name, err)) // the others go on
+		}
+	}
+	return errors.Join(append(errs, printChanges(cmd.OutOrStdout(), changes, f))...)
+}
+
+func asksForTrust(in agent.Installer) bool {
+	_, ok := in.(agent.Truster)
+	return ok
 }
 
 func (a *app) uninstallCmd() *cobra.Command {
-	var dryRun, asJSON bool
+	var f installFlags
 	cmd := &cobra.Command{
-		Use:     "uninstall AGENT",
+		Use:     "uninstall [AGENT]",
 		GroupID: groupSetUp,
-		Short:   "Take belay's hooks out of an agent's settings",
-		Long: `Puts the settings back byte for byte when nobody changed them since, else takes out belay's entries alone. What belay has recorded
-stays.
+		Short:   "Take belay's hooks out of the agents' settings",
+		Long: `Puts the settings of an agent, or of all, back byte for byte when nobody changed them since, else takes out belay's entries alone.
+What belay has recorded stays.
 
   belay uninstall claude-code
+  belay uninstall --dry-run
 
-Exit codes: 0 done, 1 failed (the settings were not changed), 2 no such agent.`,
+Exit codes: 0 done, 1 failed (the settings of that agent were not changed), 2 no such agent.`,
 		Args: cobra.ArbitraryArgs,
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return installable(), cobra.ShellCompDirectiveNoFileComp
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			in, err := oneAgent(cmd, args)
-			if err != nil {
-				return err
-			}
-			paths, err := a.hookPaths()
-			if err != nil {
-				return err
-			}
-			changes, err := in.Uninstall(paths, dryRun)
-			if err != nil {
-				return err
-			}
-			return printChanges(cmd.OutOrStdout(), changes, dryRun, asJSON)
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return a.uninstall(cmd, args, f) },
 	}
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would change, change nothing")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would change, change nothing")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	return cmd
 }
 
-func printChanges(w io.Writer, changes []agent.Change, dryRun, asJSON bool) error {
-	if asJSON {
-		return printJSON(w, map[string]any{"dry_run": dryRun, "changes": changes})
+func (a *app) uninstall(cmd *cobra.Command, args []string, f installFlags) error {
+	list, err := choose(args, func(agent.Installer) bool { return true }) // settings may outlive their agent
+	if err != nil {
+		return err
+	}
+	paths, err := a.hookPaths()
+	if err != nil {
+		return err
+	}
+	var changes []change
+	var errs []error
+	for _, in := range list {
+		done, err := in.Uninstall(paths, f.dryRun)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("uninstall %s: %w", in.name, err)) // the others go on
+		}
+		if len(args) == 0 { // of all agents, only those that had something are worth a word
+			done = slices.DeleteFunc(done, func(c agent.Change) bool { return c.Action == "keep" })
+		}
+		changes = append(changes, changesOf(in.name, done)...)
+	}
+	if len(changes)+len(errs) == 0 && !f.json {
+		fmt.Fprintln(cmd.OutOrStdout(), "nothing of belay's is in any agent's settings")
+	}
+	return errors.Join(append(errs, printChanges(cmd.OutOrStdout(), changes, f))...)
+}
+
+func printChanges(w io.Writer, changes []change, f installFlags) error {
+	if f.json {
+		return printJSON(w, map[string]any{"dry_run": f.dryRun, "changes": append([]change{}, changes...)})
 	}
 	would := ""
-	if dryRun {
+	if f.dryRun {
 		would = "would "
 	}
+	last := ""
 	for _, c := range changes {
+		if c.Agent != last {
+			fmt.Fprintf(w, "%s:\n", c.Agent)
+			last = c.Agent
+		}
 		fmt.Fprintf(w, "%s%s %s", would, c.Action, c.Path)
 		if c.Detail != "" {
 			fmt.Fprintf(w, "  (%s)", c.Detail)

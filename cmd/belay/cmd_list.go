@@ -1,9 +1,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,16 +17,16 @@ import (
 func (a *app) listCmd() *cobra.Command {
 	var agentName, workspace string
 	var most int
-	var asJSON bool
+	var asJSON, children bool
 	cmd := &cobra.Command{
 		Use:     "list",
 		GroupID: groupSessions,
 		Short:   "List the sessions that are known, newest first",
-		Long: `Lists sessions from the state folder; it needs no daemon.
+		Long: `Lists sessions from the state folder; it needs no daemon. With --children the sessions of their sub-agents follow each.
 
   belay list
   belay list --workspace . --max-sessions 10
-  belay list --agent claude-code --json
+  belay list --agent claude-code --children --json
 
 Exit codes: 0 listed, 1 failed, 2 wrong flags.`,
 		Args: noArgs,
@@ -35,10 +38,17 @@ Exit codes: 0 listed, 1 failed, 2 wrong flags.`,
 			if err != nil {
 				return err
 			}
-			list, err := folder.Sessions(cmd.Context(), statedir.Name{Agent: agentName, Workspace: realFolder(workspace)}, most)
+			name := statedir.Name{Agent: agentName, Workspace: realFolder(workspace)}
+			list, err := folder.Sessions(cmd.Context(), name, most)
+			if children {
+				list, err = withChildren(cmd.Context(), folder, name, most)
+			}
 			if err != nil {
 				return err
 			}
+			list = slices.DeleteFunc(list, func(s lookup.SessionStatus) bool { // a look-up goes up to the next folder with sessions
+				return name.Workspace != "" && s.Workspace != name.Workspace && s.Child == ""
+			})
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), map[string]any{"sessions": list})
 			}
@@ -49,9 +59,34 @@ Exit codes: 0 listed, 1 failed, 2 wrong flags.`,
 	cmd.Flags().StringVar(&agentName, "agent", "", "of this agent only")
 	cmd.Flags().StringVar(&workspace, "workspace", "", "of this folder only")
 	cmd.Flags().IntVar(&most, "max-sessions", 0, "at most so many (0: all)")
+	cmd.Flags().BoolVar(&children, "children", false, "the sessions of sub-agents, too")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	completeFlag(cmd, "agent", completeAgents)
 	return cmd
+}
+
+// withChildren puts the sessions of its sub-agents behind each session, as far as belay has any of them: an agent may name
+// a sub-agent and tell nothing of it.
+func withChildren(ctx context.Context, folder lookup.Folder, name statedir.Name, most int) ([]lookup.SessionStatus, error) {
+	states, _, err := folder.Dir.Find(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if most > 0 {
+		states = states[:min(most, len(states))]
+	}
+	all := []lookup.SessionStatus{}
+	for _, s := range states {
+		all = append(all, lookup.StatusOf(s, time.Now()))
+		for _, c := range s.Children {
+			found, err := folder.Sessions(ctx, statedir.Name{Agent: s.Key.Agent, Session: s.Key.Session, Child: c.ID, Workspace: s.Key.Workspace}, 0)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, found...)
+		}
+	}
+	return all, nil
 }
 
 func (a *app) showCmd() *cobra.Command {

@@ -109,10 +109,10 @@ func agentOf(program string) string {
 
 func (r *agentRun) run(ctx context.Context, errOut io.Writer) error {
 	ctx = context.WithoutCancel(ctx) // Ctrl-C is the agent's
-	if err := r.app.wakeDaemon(ctx); err != nil {
+	w := runner.Witness{Marker: r.marker, Began: time.Now().UTC(), ID: eventID}
+	if err := r.prepare(ctx, w); err != nil {
 		fmt.Fprintf(errOut, "belay: the agent runs without a daemon: %s\n", printable(err.Error()))
 	}
-	began := time.Now().UTC()
 	agent, err := runner.Start(r.args, r.env())
 	switch {
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
@@ -120,13 +120,10 @@ func (r *agentRun) run(ctx context.Context, errOut io.Writer) error {
 	case err != nil:
 		return &coded{err, exitNotExecutable, ""}
 	}
-	w := runner.Witness{Family: runner.NewFamily(agent.Proc), Marker: r.marker, Began: began, ID: eventID}
+	w.Family = runner.NewFamily(agent.Proc)
 	following, stop := context.WithCancel(ctx)
 	var wait sync.WaitGroup
 	wait.Go(func() {
-		if _, hooks := all.ByName(r.marker.Agent); r.given && !hooks {
-			r.begin(following, w, agent.Proc.PID)
-		}
 		w.Family.Follow(following, func(ctx context.Context) (*wire.Conn, error) { return r.app.dial(ctx, false) })
 	})
 	end, err := agent.Wait()
@@ -137,6 +134,21 @@ func (r *agentRun) run(ctx context.Context, errOut io.Writer) error {
 	}
 	r.goOn(errOut, end, r.tell(ctx, w, end))
 	return exited(end.ExitCode())
+}
+
+// prepare starts the daemon. A session that a person named, of an agent without hooks, begins before the agent does.
+func (r *agentRun) prepare(ctx context.Context, w runner.Witness) error {
+	if _, hooks := all.ByName(r.marker.Agent); !r.given || hooks {
+		return r.app.wakeDaemon(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, daemonBudget)
+	defer cancel()
+	c, err := r.app.dial(ctx, true)
+	if err != nil {
+		return err
+	}
+	defer c.Close() // the answer is here
+	return w.Begin(ctx, c)
 }
 
 // wakeDaemon starts a daemon when none answers, and does not wait for it.
@@ -172,29 +184,12 @@ func (r *agentRun) env() []string {
 	return env
 }
 
-// tellBudget bounds what the user waits for after the agent's end.
-const tellBudget = 3 * time.Second
-
-// begin tells of the start as soon as the daemon is there. Nothing depends on it: the end is told in any case.
-func (r *agentRun) begin(ctx context.Context, w runner.Witness, pid int) {
-	ctx, cancel := context.WithTimeout(ctx, tellBudget)
-	defer cancel()
-	for ctx.Err() == nil {
-		if c, err := r.app.dial(ctx, false); err == nil {
-			_ = w.Begin(ctx, c, pid)
-			_ = c.Close() // the answer is here
-			return
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-}
+// daemonBudget bounds what a person waits for the daemon, before the agent and after it.
+const daemonBudget = 3 * time.Second
 
 // tell reports the end. Without a daemon nobody needs to be told: the next one sees that the process is gone.
 func (r *agentRun) tell(ctx context.Context, w runner.Witness, end runner.End) []*checkpoint.State {
-	ctx, cancel := context.WithTimeout(ctx, tellBudget)
+	ctx, cancel := context.WithTimeout(ctx, daemonBudget)
 	defer cancel()
 	folder, err := r.app.folder()
 	if err != nil {

@@ -193,7 +193,7 @@ func (d *Daemon) eventOp(ctx context.Context, req wire.Request) *answer {
 		return failure(wire.CodeBadRequest, err.Error(), "docs/protocol.md lists the kinds of events")
 	}
 	if w.Ephemeral {
-		return &answer{reply: wire.Reply{OK: true, Kept: "nothing"}}
+		return &answer{reply: wire.Reply{OK: true, Kept: wire.KeptNothing}}
 	}
 	r := d.take(ctx, e)
 	if r.err != nil {

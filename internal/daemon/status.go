@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"belay/breaker"
+	"belay/checkpoint"
 	"belay/internal/lookup"
 	"belay/internal/statedir"
 	"belay/internal/wire"
@@ -153,7 +155,7 @@ func (d *Daemon) lookupOp(_ context.Context, req wire.Request) *answer {
 	return &answer{finish: func(ctx context.Context, a *answer) {
 		v, err := d.look(ctx, req)
 		switch {
-		case errors.Is(err, lookup.ErrNotFound):
+		case errors.Is(err, lookup.ErrNotFound), errors.Is(err, checkpoint.ErrNotFound):
 			a.reply = failure(wire.CodeNotFound, err.Error(), "belay list shows the sessions").reply
 		case err != nil:
 			a.reply = failure(wire.CodeBadRequest, err.Error(), "").reply
@@ -180,6 +182,9 @@ func (d *Daemon) look(ctx context.Context, req wire.Request) (any, error) {
 	}
 	if ask.Start == "" {
 		ask.Start = recovery.StartManual
+	}
+	if f := recovery.Format(ask.Format); f != "" && f != recovery.Brief && f != recovery.Delta {
+		return nil, fmt.Errorf("format %q: brief or delta", ask.Format)
 	}
 	return d.folder().Recover(ctx, lookup.Question{Name: n, Transcript: ask.Transcript, Since: ask.Since,
 		Options: recovery.Options{Start: ask.Start, Format: recovery.Format(ask.Format), MaxBytes: ask.MaxBytes, MaxMessages: ask.MaxMessages}})

@@ -155,15 +155,14 @@ func (r *Reader) Read(ctx context.Context, from checkpoint.Cursor, opt checkpoin
 		return none, err
 	}
 	now := lookAt(info)
-	cur, ok := readCursor(from)
-	told := from != ""
+	cur, _ := readCursor(from)
 	switch {
 	case from != "" && from == r.next && now == r.look && time.Since(now.changed) > restless && !opt.Final:
 		return none, nil
 	case now.size > r.ceiling:
-		return r.tooLarge(cur, told), nil
+		return tooLarge(cur, from != ""), nil
 	}
-	b, err := r.take(ctx, file, cur, told, told && (!ok || cur.Over), opt)
+	b, err := Take(ctx, file, r.walk, from, opt)
 	switch {
 	case errors.Is(err, ErrBroken):
 		return checkpoint.Batch{Cursor: from, Losses: checkpoint.Losses{Torn: max(now.size, 1)}}, nil
@@ -182,7 +181,7 @@ func (r *Reader) Read(ctx context.Context, from checkpoint.Cursor, opt checkpoin
 }
 
 // tooLarge counts, once, a file that is not read.
-func (r *Reader) tooLarge(cur cursor, told bool) checkpoint.Batch {
+func tooLarge(cur cursor, told bool) checkpoint.Batch {
 	b := checkpoint.Batch{First: !told}
 	if !cur.Over {
 		b.Losses.Oversized = 1
@@ -192,14 +191,21 @@ func (r *Reader) tooLarge(cur cursor, told bool) checkpoint.Batch {
 	return b
 }
 
-// take reads the file and gives what is new in it. Told says that this transcript was read before, lost that it is not known
-// any more what was told of it.
-func (r *Reader) take(ctx context.Context, file io.ReadSeeker, cur cursor, told, lost bool, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
-	if lost {
-		return r.anew(ctx, file, cur, opt)
+// TooLarge is what a Read gives for a document that is too large to be read: it is counted, once.
+func TooLarge(from checkpoint.Cursor) checkpoint.Batch {
+	cur, _ := readCursor(from)
+	return tooLarge(cur, from != "")
+}
+
+// Take reads a document that is no file of its own, and gives what is new in it. ErrBroken says that it is not whole.
+func Take(ctx context.Context, in io.ReadSeeker, walk Walk, from checkpoint.Cursor, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
+	cur, ok := readCursor(from)
+	told := from != ""
+	if told && (!ok || cur.Over) { // it is not known any more what was told of it
+		return anew(ctx, in, walk, cur, opt)
 	}
 	t := taking{cur: cur, known: len(cur.Ring) > 0, window: !told && !opt.Whole}
-	about, err := r.walk(ctx, file, t.item)
+	about, err := walk(ctx, in, t.item)
 	switch {
 	case err != nil && (!errors.Is(err, ErrBroken) || !opt.Final || t.known && !t.found):
 		return checkpoint.Batch{}, err
@@ -208,7 +214,7 @@ func (r *Reader) take(ctx context.Context, file io.ReadSeeker, cur cursor, told,
 	case t.known && t.items == 0:
 		return checkpoint.Batch{Cursor: cur.encode()}, nil // emptied: what comes next tells what that means
 	case t.known && !t.found:
-		return r.anew(ctx, file, cur, opt)
+		return anew(ctx, in, walk, cur, opt)
 	}
 	b := t.batch(about, !told, false)
 	if err != nil {
@@ -218,12 +224,12 @@ func (r *Reader) take(ctx context.Context, file io.ReadSeeker, cur cursor, told,
 }
 
 // anew tells a document in which nothing is left of what was told before: the conversation is another one.
-func (r *Reader) anew(ctx context.Context, file io.ReadSeeker, cur cursor, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
-	if _, err := file.Seek(0, io.SeekStart); err != nil {
+func anew(ctx context.Context, in io.ReadSeeker, walk Walk, cur cursor, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
+	if _, err := in.Seek(0, io.SeekStart); err != nil {
 		return checkpoint.Batch{}, err
 	}
 	t := taking{window: true, cur: cursor{Lost: cur.Lost}}
-	about, err := r.walk(ctx, file, t.item)
+	about, err := walk(ctx, in, t.item)
 	if err != nil && (!errors.Is(err, ErrBroken) || !opt.Final) {
 		return checkpoint.Batch{}, err
 	}

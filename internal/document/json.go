@@ -10,6 +10,8 @@ import (
 // ErrBroken says that a document ends before its end, or is no JSON from some place on: it is being written, or was cut short.
 var ErrBroken = errors.New("document is not whole")
 
+const bom = "\xef\xbb\xbf" // may begin a text, and means nothing
+
 // maxDepth bounds how deep a value may be nested: deeper ones are made to do harm.
 const maxDepth = 10_000
 
@@ -53,6 +55,10 @@ func (j *JSON) next() (byte, error) {
 func (j *JSON) token() (byte, error) {
 	for {
 		c, err := j.next()
+		if c == bom[0] && err == nil && j.Off() == 1 && j.end-j.pos >= 2 && string(j.buf[j.pos:j.pos+2]) == bom[1:] {
+			j.pos += 2
+			continue
+		}
 		if err != nil || c != ' ' && c != '\n' && c != '\t' && c != '\r' {
 			return c, err
 		}
@@ -185,6 +191,9 @@ func (j *JSON) value(limit int, raw []byte) ([]byte, bool, error) {
 			break
 		}
 	}
+	if errors.Is(err, ErrBroken) && depth == 0 && len(raw) > 0 && raw[0] != '"' {
+		err = nil // a word or a number at the very end
+	}
 	if err != nil {
 		return nil, over, err
 	}
@@ -257,6 +266,13 @@ func (t *text) Read(p []byte) (n int, err error) {
 			continue
 		}
 		if t.err != nil {
+			break
+		}
+		for j := t.j; n < len(p) && j.pos < j.end && j.buf[j.pos] != '"' && j.buf[j.pos] != '\\'; n++ {
+			p[n] = j.buf[j.pos]
+			j.pos++
+		}
+		if n == len(p) {
 			break
 		}
 		c, err := t.j.next()

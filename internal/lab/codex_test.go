@@ -7,15 +7,12 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
-	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/klauspost/compress/zstd"
 
 	"belay/checkpoint"
 	wired "belay/internal/agent"
@@ -293,6 +290,24 @@ func TestCodexInterruptedInTool(t *testing.T) {
 	}
 }
 
+// TestCodexInterruptedInStream: the words that had come are in no file; the round counts as interrupted, and nobody is told
+// anything.
+func TestCodexInterruptedInStream(t *testing.T) {
+	h := newCodex(t)
+	h.model.Script(Turn{Text: strings.Repeat("a long answer ", 50), Hold: true})
+	a := h.start("please start the work")
+	h.until("the model answers", func() bool { return h.model.Holding() == 1 })
+	t.Logf("exit after SIGINT: %d", a.signal(syscall.SIGINT))
+	session := h.newest()
+	h.until("its end is seen", func() bool { return h.status(session).State == "ended" })
+	if st := h.status(session); st.MessageCount != 1 {
+		t.Errorf("got %d rounds, want the interrupted one", st.MessageCount)
+	}
+	if n := h.run("another subject").Count(record); n != 0 {
+		t.Errorf("new session after an interrupt: got %d records, want none", n)
+	}
+}
+
 // TestCodexBackgroundCommand: a command that outlives its call stays in the ledger and holds no chain; its end is told by
 // the rollout.
 func TestCodexBackgroundCommand(t *testing.T) {
@@ -424,92 +439,43 @@ func TestCodexCompaction(t *testing.T) {
 	}
 }
 
-// codexScreen is Codex's own terminal program on a terminal that nobody sees.
-type codexScreen struct {
-	cmd  *exec.Cmd
-	tty  *os.File // the other side of its terminal
-	mu   sync.Mutex
-	text []byte
-	done chan struct{} // closed when the terminal is gone
-}
-
-func (h *home) codexTerminal(args ...string) *codexScreen {
-	h.t.Helper()
-	tty, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	if err := unix.IoctlSetPointerInt(int(tty.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		h.t.Fatal(err)
-	}
-	n, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 120})
-	}
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	far, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	defer far.Close()
-	s := &codexScreen{cmd: exec.Command(os.Getenv(codexVar), args...), tty: tty, done: make(chan struct{})}
-	s.cmd.Dir, s.cmd.Env = h.proj, append(h.env(), "TERM=xterm-256color")
-	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = far, far, far
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := s.cmd.Start(); err != nil {
-		h.t.Fatal(err)
-	}
-	go s.read()
-	h.t.Cleanup(func() {
-		h.killAll() // whoever holds the terminal
-		_ = s.cmd.Wait()
-		_ = s.tty.Close()
-		<-s.done
-	})
-	return s
-}
-
-// read keeps what is on the screen and answers what a program asks its terminal.
-func (s *codexScreen) read() {
-	defer close(s.done)
-	for buf := make([]byte, 64<<10); ; {
-		n, err := s.tty.Read(buf)
-		if err != nil {
-			return
-		}
-		for ask, answer := range map[string]string{"\x1b[6n": "\x1b[1;1R", "\x1b[c": "\x1b[?62c"} {
-			if bytes.Contains(buf[:n], []byte(ask)) {
-				_, _ = s.tty.WriteString(answer) // a terminal that is gone needs no answer
-			}
-		}
-		s.mu.Lock()
-		s.text = append(s.text, buf[:n]...)
-		s.mu.Unlock()
-	}
-}
-
-func (s *codexScreen) shows(text string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return bytes.Contains(s.text, []byte(text))
-}
-
-// TestCodexTerminal: the terminal program is only a view. The session's process is the server behind it: closing the
-// terminal ends nothing, the server's death ends the session.
-func TestCodexTerminal(t *testing.T) {
+// TestCodexCompressedAfterAWeek (F08): the rollout is compressed while nobody uses it. Nothing is lost, nothing is an
+// error, and Codex goes on with it.
+func TestCodexCompressedAfterAWeek(t *testing.T) {
 	h := newCodex(t)
-	h.model.Script(Turn{Text: "Now a long command.", Calls: []Call{codexExec(slow)}}, Turn{Text: "The long command is over."})
-	s := h.codexTerminal("please start the work")
-	for end := time.Now().Add(longWait); !exists(h.proj + "/started.flag"); time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(end) {
-			s.mu.Lock()
-			t.Fatalf("the long command does not start; the screen ends:\n%q", s.text[max(0, len(s.text)-3000):])
-		}
+	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{codexExec(quick)}}, Turn{Text: "The first round is done."})
+	h.run("please start the work")
+	session := h.newest()
+	h.until("the end is seen", func() bool { return h.status(session).State == "ended" })
+	names, err := filepath.Glob(h.path(h.prog.files))
+	if err != nil || len(names) != 1 {
+		t.Fatalf("got rollouts %v, %v, want one", names, err)
 	}
-	for _, pid := range h.processes() {
-		cmd, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		t.Logf("%d %q", pid, cmd)
+	data, err := os.ReadFile(names[0])
+	if err != nil {
+		t.Fatal(err)
 	}
+	z, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(names[0]+".zst", z.EncodeAll(data, nil), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(names[0]); err != nil {
+		t.Fatal(err)
+	}
+	before := h.recover(session)
+	if st := h.status(session); st.MessageCount != 1 || len(before.Messages) == 0 {
+		t.Errorf("compressed: got %d rounds, %d messages, want 1 round and its messages", st.MessageCount, len(before.Messages))
+	}
+	h.model.Script(Turn{Text: "The second round is done."})
+	if n := h.run("resume", session, "second round please").Count("please start the work"); n != 1 {
+		t.Errorf("resumed: the first prompt stands %d times in the request, want once", n)
+	}
+	h.until("the second round is counted", func() bool { return h.status(session).MessageCount == 2 })
+	if len(h.sessions()) != 1 {
+		t.Errorf("got %d sessions, want one", len(h.sessions()))
+	}
+	t.Logf("Codex made the plain file again: %v", exists(names[0]))
 }

@@ -5,6 +5,7 @@ package lab
 import (
 	"maps"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -95,6 +96,37 @@ func (h *home) oneOfEach(session string, want map[string]checkpoint.CallState) {
 	shown, err := ask[lookup.Shown](h, "show", "--session", session)
 	if err != nil || len(shown.State.Calls) != len(want) {
 		h.t.Errorf("ledger: got %+v, %v, want %d calls", shown.State, err, len(want))
+	}
+}
+
+// TestGeminiToolsAreOneCallEach: whatever tool it is, hooks and transcript name one call; equal calls of one answer are two.
+func TestGeminiToolsAreOneCallEach(t *testing.T) {
+	h := newGemini(t)
+	h.write("proj/notes.txt", "first line\nsecond line\n")
+	call := func(name string, input map[string]any) Call { return Call{name, input} }
+	h.model.Script(Turn{Text: "Some tools.", Calls: []Call{
+		call("read_file", map[string]any{"file_path": "notes.txt"}),
+		call("write_file", map[string]any{"file_path": h.proj + "/out.txt", "content": "made by the lab\n"}),
+		call("replace", map[string]any{"file_path": h.proj + "/notes.txt", "old_string": "first", "new_string": "1st", "instruction": "make it short", "wait_for_previous": true}),
+		call("glob", map[string]any{"pattern": "*.txt"}),
+		call("read_file", map[string]any{"file_path": "absent.txt"}),
+		geminiShell("echo twice"), geminiShell("echo twice"),
+	}}, Turn{Text: "All is done."})
+	h.run("please start the work")
+	session := h.newest()
+	h.until("the end is seen", func() bool { return h.status(session).State == "ended" })
+	shown, err := ask[lookup.Shown](h, "show", "--session", session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range shown.State.Calls {
+		got = append(got, c.Name+" "+string(c.State))
+	}
+	slices.Sort(got)
+	want := "glob done, read_file done, read_file failed, replace done, run_shell_command done, run_shell_command done, write_file done"
+	if g := strings.Join(got, ", "); g != want {
+		t.Errorf("got %s, want %s\n%+v", g, want, shown.State.Calls)
 	}
 }
 

@@ -41,6 +41,7 @@ type program struct {
 	setup func(h *home)          // writes what a user of it has, before belay is installed
 	vars  func(h *home) []string // its environment, beside what every program here gets
 	args  []string               // before those of a run
+	slow  time.Duration          // how much longer than others its start may take
 	pid   func(a *agent) int     // its own process when that is not the one started; 0 for that one
 }
 
@@ -211,9 +212,10 @@ func (h *home) daemonPID() int {
 // until waits for something to become true.
 func (h *home) until(what string, ok func() bool) {
 	h.t.Helper()
-	for end := time.Now().Add(longWait); !ok(); time.Sleep(50 * time.Millisecond) {
+	patience := longWait + h.prog.slow
+	for end := time.Now().Add(patience); !ok(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
-			h.t.Fatalf("%s: not within %v", what, longWait)
+			h.t.Fatalf("%s: not within %v", what, patience)
 		}
 	}
 }
@@ -320,8 +322,8 @@ func (a *agent) wait() int {
 	a.h.t.Helper()
 	select {
 	case <-a.done:
-	case <-time.After(longRun):
-		a.h.t.Fatalf("%s still runs after %v; it printed:\n%s", a.h.prog.name, longRun, a.printed())
+	case <-time.After(longRun + a.h.prog.slow):
+		a.h.t.Fatalf("%s still runs after %v; it printed:\n%s", a.h.prog.name, longRun+a.h.prog.slow, a.printed())
 	}
 	return a.cmd.ProcessState.ExitCode()
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"belay/checkpoint"
@@ -28,9 +29,10 @@ type Witness struct {
 	ID     func() string // makes the id of an event
 }
 
-// Begin tells that the agent starts, for a session whose agent has no hooks to say so.
-func (w Witness) Begin(ctx context.Context, c *wire.Conn, pid int) error {
-	body, err := json.Marshal(wire.Event{Kind: string(checkpoint.EventStart), Source: "startup", PID: pid})
+// Begin tells that the agent is about to start, for a session whose agent has no hooks to say so. Its process is ours: we
+// end when it does, and the session is there before the agent's first event.
+func (w Witness) Begin(ctx context.Context, c *wire.Conn) error {
+	body, err := json.Marshal(wire.Event{Kind: string(checkpoint.EventStart), Source: "startup", PID: os.Getpid()})
 	if err != nil {
 		return err
 	}
@@ -119,11 +121,19 @@ func (w Witness) concerns(s *checkpoint.State) bool {
 	if s.LastEvent.Before(w.Began) {
 		return false
 	}
+	if s.Key.Session == w.Marker.Session && (s.Proc == nil || isSelf(*s.Proc)) {
+		return true
+	}
 	if s.Proc == nil {
-		return s.Key.Session == w.Marker.Session
+		return false
 	}
 	alive, known := proc.Alive(*s.Proc)
 	return w.Family.Has(*s.Proc) && (!alive || !known)
+}
+
+func isSelf(p checkpoint.Proc) bool {
+	self, err := proc.Self(os.Getpid())
+	return err == nil && nameless(self) == nameless(p)
 }
 
 func (w Witness) find(ctx context.Context, key checkpoint.Key) ([]*checkpoint.State, error) {

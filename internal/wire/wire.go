@@ -29,6 +29,8 @@ const (
 	KeptDisk   = "disk"   // on stable storage
 	KeptMemory = "memory" // the journal's disk fails: in a bounded ring in memory
 	KeptEarly  = "early"  // answered before the write, as asked for
+
+	KeptNothing = "nothing" // the session is ephemeral: it was not to be kept
 )
 
 // Request is one line from a client. An object without "op" is a payload of the agent named in "hello".

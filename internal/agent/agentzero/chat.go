@@ -30,11 +30,10 @@ type chat struct {
 	child int // the agent of the chain whose history is told
 	give  func(document.Item) error
 
-	about   document.About
-	id      string
-	mode    string // the context's profile
-	agents  int
-	working bool // the history is being read
+	about  document.About
+	id     string
+	mode   string // the context's profile
+	agents int
 	history
 }
 
@@ -122,8 +121,11 @@ func (c *chat) agent(j *document.JSON, number int) error {
 // read goes through a history: a string that holds JSON, as an object in no version that is known, but that costs nothing.
 func (c *chat) read(j *document.JSON) error {
 	kind, err := j.Kind()
-	if err != nil || kind != '"' {
-		return err2(err, func() error { return c.records(j, 0) })
+	if err != nil {
+		return err
+	}
+	if kind != '"' {
+		return c.records(j, 0)
 	}
 	text, err := j.Text()
 	if err != nil {
@@ -136,13 +138,6 @@ func (c *chat) read(j *document.JSON) error {
 	return c.records(inner, 0)
 }
 
-func err2(err error, then func() error) error {
-	if err != nil {
-		return err
-	}
-	return then()
-}
-
 // log takes the times of the messages, which have none themselves, and the log's id, which a reset of the chat changes.
 func (c *chat) log(j *document.JSON) error {
 	return j.Object(func(key string) error {
@@ -152,7 +147,7 @@ func (c *chat) log(j *document.JSON) error {
 		case "logs":
 			return j.Array(func() error {
 				raw, over, err := j.Value(smallValue)
-				if err != nil || over && !endsStamped(raw) {
+				if err != nil || over { // its end, where the time stands, was not read
 					return err
 				}
 				var item struct {
@@ -161,7 +156,7 @@ func (c *chat) log(j *document.JSON) error {
 				}
 				if json.Unmarshal(raw, &item) == nil && item.ID != "" && len(c.about.Stamps) < 2*logItems {
 					if at := seconds(item.Time); !at.IsZero() {
-						c.about.Stamps[itemID(item.ID)] = at
+						c.about.Stamps[document.Ident(item.ID)] = at
 					}
 				}
 				return nil
@@ -170,9 +165,6 @@ func (c *chat) log(j *document.JSON) error {
 		return nil
 	})
 }
-
-// endsStamped is false for every log item that is over the bound: its end, where the time stands, was not read.
-func endsStamped([]byte) bool { return false }
 
 // seconds is a time of the log's; zero for one that cannot be.
 func seconds(s float64) time.Time {

@@ -101,7 +101,7 @@ func (h *history) message(j *document.JSON) error {
 		m.ID = h.names.Of(boolWord(m.AI), string(m.Content))
 	}
 	m.ID = document.Ident(m.ID)
-	it := document.Item{ID: itemID(m.ID), Hash: checkpoint.Hash(string(m.Content)), Size: len(raw)}
+	it := document.Item{ID: m.ID, Hash: checkpoint.Hash(string(m.Content)), Size: len(raw)}
 	h.losses.Replaced += jsonl.Broken(raw)
 	if m.AI {
 		it.Entries = h.entries(h.said(m))
@@ -118,9 +118,6 @@ func boolWord(b bool) string {
 	}
 	return "user"
 }
-
-// itemID is a message's id as the document reader and the log's times know it.
-func itemID(id string) string { return id }
 
 var toolOfResult = regexp.MustCompile(`"content": ?\{"tool_name": ?"([^"\\]{1,200})", ?"tool_result"`)
 
@@ -190,7 +187,7 @@ func (h *history) heard(m message, it *document.Item) {
 		Summary      json.RawMessage `json:"messages_summary"`
 	}
 	it.Entries = func() []checkpoint.Entry { return nil }
-	if jsonl.Decode(m.Content, &c) != nil {
+	if len(m.Content) == 0 || m.Content[0] != '{' || jsonl.Decode(m.Content, &c) != nil {
 		c.Warning = m.Content // a text, or a list with files: what the program says
 	}
 	said := text(c.User)

@@ -8,12 +8,13 @@ import (
 	"belay/internal/agent/codex"
 	"belay/internal/agent/gemini"
 	"belay/internal/agent/openclaw"
+	"belay/internal/agent/opencode"
 	"belay/internal/agent/pi"
 )
 
 // All gives every agent, in the order in which they are shown. Each call makes them anew, from the environment.
 func All() []agent.Agent {
-	return []agent.Agent{claude.New(), codex.New(), gemini.New(), openclaw.New(), pi.Pi()}
+	return []agent.Agent{claude.New(), codex.New(), gemini.New(), openclaw.New(), opencode.New(), pi.Pi()}
 }
 
 // ByName finds an agent by its word on the command line.

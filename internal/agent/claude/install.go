@@ -4,16 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"unicode/utf8"
 
 	"belay/internal/agent"
 	"belay/internal/jsonedit"
-	"belay/internal/vfs"
 )
 
 // Errors of Install and Uninstall. The settings file is as it was after any of them.
@@ -22,80 +18,24 @@ var (
 	ErrNoHome = errors.New("no home folder is known")
 	// ErrBadHook: the path of belay-hook cannot stand in the settings.
 	ErrBadHook = errors.New("path of belay-hook cannot be used")
-	// ErrReadOnly: the file is write-protected, by its mode or as another user's. Somebody wants that.
-	ErrReadOnly = errors.New("settings file is write-protected")
-	// ErrChanged: somebody wrote the file while belay did.
-	ErrChanged = errors.New("settings file changed meanwhile")
 )
 
-// maxSettings bounds the settings file: a larger one is none.
-const maxSettings = 4 << 20
-
-// settings is the user's settings file as it was read.
-type settings struct {
-	path   string // as people name it
-	target string // where the bytes are: path with all links followed
-	text   []byte
-	exists bool
-	mode   fs.FileMode
-	locked error // why it must not be written
-}
+// maxSettings bounds the settings files that are only looked at: a larger one is none.
+const maxSettings = jsonedit.MaxFile
 
 // settingsPath is the user's own settings file, the one of several that holds for all projects.
 func (a *Agent) settingsPath() string { return filepath.Join(a.home, "settings.json") }
 
-func (a *Agent) readSettings() (settings, error) {
-	s := settings{path: a.settingsPath(), mode: vfs.FileMode}
+// files changes settings and keeps the way back.
+func (a *Agent) files() jsonedit.Files {
+	return jsonedit.Files{FS: a.fsys, Dir: filepath.Join(a.state, "install", name)}
+}
+
+func (a *Agent) readSettings() (jsonedit.File, error) {
 	if a.home == "" || a.state == "" {
-		return s, ErrNoHome
+		return jsonedit.File{Path: a.settingsPath()}, ErrNoHome
 	}
-	s.target = followLinks(s.path)
-	info, err := a.fsys.Lstat(s.target)
-	if errors.Is(err, fs.ErrNotExist) {
-		return s, nil
-	}
-	if err != nil {
-		return s, fmt.Errorf("read %s: %w", s.path, err)
-	}
-	if !info.Mode().IsRegular() {
-		return s, fmt.Errorf("read %s: no regular file", s.path)
-	}
-	s.exists, s.mode = true, info.Mode().Perm()
-	if s.text, err = vfs.ReadFile(a.fsys, s.target, maxSettings); err != nil {
-		return s, fmt.Errorf("read %s: %w", s.path, err)
-	}
-	if sys, ok := info.Sys().(*syscall.Stat_t); ok && int(sys.Uid) != os.Geteuid() {
-		s.locked = fmt.Errorf("%w: it belongs to user %d", ErrReadOnly, sys.Uid)
-	}
-	if s.mode&0o200 == 0 {
-		s.locked = fmt.Errorf("%w: its mode is %04o", ErrReadOnly, s.mode)
-	}
-	return s, nil
-}
-
-// followLinks gives the file that is written when path is written. Dotfile managers keep settings elsewhere and put a
-// link in their place, which may lead nowhere yet.
-func followLinks(path string) string {
-	for range 40 { // as many as the kernel follows
-		path = filepath.Join(realPath(filepath.Dir(path)), filepath.Base(path))
-		link, err := os.Readlink(path)
-		if err != nil {
-			return path
-		}
-		if !filepath.IsAbs(link) {
-			link = filepath.Join(filepath.Dir(path), link)
-		}
-		path = link
-	}
-	return path
-}
-
-// note names the place that is really written.
-func (s settings) note() string {
-	if s.target != filepath.Join(realPath(filepath.Dir(s.path)), filepath.Base(s.path)) {
-		return " (link to " + s.target + ")"
-	}
-	return ""
+	return a.files().Read(a.settingsPath())
 }
 
 // Install writes belay's hooks into the user's settings. Everything else in the file stays as it is, byte for byte; a
@@ -110,24 +50,28 @@ func (a *Agent) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
 	}
 	v, known := a.askVersion()
 	want := wanted(p, v, known)
-	next, err := merge(s.text, want)
-	if err != nil {
-		return nil, fmt.Errorf("install hooks in %s: %w", s.path, err)
+	next, err := merge(s.Text, want)
+	var bare []byte
+	if err == nil {
+		bare, err = strip(s.Text, nil)
 	}
-	c := agent.Change{Path: s.path, Action: "change", Detail: fmt.Sprintf("hooks for %d events", len(want)) + s.note()}
+	if err != nil {
+		return nil, fmt.Errorf("install hooks in %s: %w", s.Path, err)
+	}
+	c := agent.Change{Path: s.Path, Action: "change", Detail: fmt.Sprintf("hooks for %d events", len(want)) + s.Note()}
 	switch {
-	case !s.exists:
+	case !s.Exists:
 		c.Action = "create"
-	case bytes.Equal(next, s.text):
+	case bytes.Equal(next, s.Text):
 		c.Action = "keep"
 		return []agent.Change{c}, nil
 	}
-	err = s.locked
+	err = s.Locked
 	if err == nil && !dryRun {
-		err = a.replaceSettings(s, next)
+		err = a.files().Change(s, next, bare)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("install hooks in %s: %w", s.path, err)
+		return nil, fmt.Errorf("install hooks in %s: %w", s.Path, err)
 	}
 	return []agent.Change{c}, nil
 }
@@ -144,64 +88,6 @@ func checkHook(p agent.Paths) error {
 	return nil
 }
 
-// replaceSettings keeps the way back first, then puts the new text in place. A crash between the two leaves the old text
-// and a record that fits nothing, which Uninstall and the next Install see.
-func (a *Agent) replaceSettings(s settings, next []byte) error {
-	rec, err := a.readRecord(s.target)
-	if err != nil {
-		return err
-	}
-	made := false
-	if dir := filepath.Dir(s.target); !s.exists {
-		_, err := a.fsys.Lstat(dir)
-		if made = errors.Is(err, fs.ErrNotExist); made {
-			err = a.fsys.MkdirAll(dir, vfs.DirMode)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if rec, err = rec.after(s, next, made); err != nil {
-		return err
-	}
-	if err := a.writeRecord(rec); err != nil {
-		return err
-	}
-	return a.write(s, next)
-}
-
-// write replaces the file's bytes and keeps its mode, unless somebody else changed them since they were read.
-func (a *Agent) write(s settings, next []byte) error {
-	now, err := a.readSettings()
-	if err != nil {
-		return err
-	}
-	if now.exists != s.exists || now.target != s.target || !bytes.Equal(now.text, s.text) {
-		return ErrChanged
-	}
-	return vfs.Replace(modeFS{a.fsys, s.mode}, s.target, next)
-}
-
-// modeFS creates files with the mode of the file that they replace.
-type modeFS struct {
-	vfs.FS
-	mode fs.FileMode
-}
-
-func (m modeFS) OpenFile(name string, flag int, _ fs.FileMode) (vfs.File, error) {
-	f, err := m.FS.OpenFile(name, flag, m.mode)
-	if err != nil || flag&os.O_CREATE == 0 {
-		return f, err
-	}
-	// The umask may have taken bits away, and a left-over of a crash may have others.
-	if c, ok := f.(interface{ Chmod(fs.FileMode) error }); ok {
-		if err := c.Chmod(m.mode); err != nil {
-			return nil, errors.Join(err, f.Close())
-		}
-	}
-	return f, nil
-}
-
 // Uninstall takes belay's hooks out again. When nobody changed the file since Install, its old bytes come back, and a
 // file or folder that Install made goes; else only belay's entries go.
 func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
@@ -209,76 +95,32 @@ func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
 	if err != nil {
 		return nil, fmt.Errorf("uninstall hooks: %w", err)
 	}
-	rec, err := a.readRecord(s.target)
-	if err != nil {
-		return nil, fmt.Errorf("uninstall hooks: %w", err)
-	}
-	c, next, err := undo(s, rec)
-	if err == nil && c.Action != "keep" {
-		err = s.locked
-	}
+	u, err := a.undo(s)
 	if err == nil && !dryRun {
-		err = a.carryOut(c.Action, s, rec, next)
+		err = a.files().Do(u)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("uninstall hooks from %s: %w", s.path, err)
+		return nil, fmt.Errorf("uninstall hooks from %s: %w", s.Path, err)
+	}
+	c := agent.Change{Path: s.Path, Action: u.Action}
+	switch u.Action {
+	case "restore":
+		c.Detail = "as it was before install" + s.Note()
+	case "remove":
+		c.Detail = "was made by install" + s.Note()
+	case "change":
+		c.Detail = "belay's hooks taken out, the rest kept" + s.Note()
+	default:
+		c.Detail = "no hooks of belay's"
 	}
 	return []agent.Change{c}, nil
 }
 
-func (a *Agent) carryOut(action string, s settings, rec record, next []byte) error {
-	var err error
-	switch action {
-	case "restore", "change":
-		err = a.write(s, next)
-	case "remove":
-		err = a.removeSettings(s, rec)
-	}
+// undo decides how the file goes back.
+func (a *Agent) undo(s jsonedit.File) (jsonedit.Undo, error) {
+	bare, err := strip(s.Text, nil)
 	if err != nil {
-		return err
+		return jsonedit.Undo{}, err
 	}
-	return a.dropRecord(s.target)
-}
-
-// undo decides what Uninstall does with the file. Pure.
-func undo(s settings, rec record) (agent.Change, []byte, error) {
-	c := agent.Change{Path: s.path, Action: "keep", Detail: "no hooks of belay's"}
-	if !s.exists {
-		return c, nil, nil
-	}
-	if rec.wrote(s.text) {
-		c.Action, c.Detail = "restore", "as it was before install"+s.note()
-		if !rec.Existed {
-			c.Action, c.Detail = "remove", "was made by install"+s.note()
-		}
-		return c, rec.Original, nil
-	}
-	next, err := strip(s.text, nil)
-	if err != nil {
-		return c, nil, err
-	}
-	if bytes.Equal(next, s.text) {
-		return c, nil, nil
-	}
-	c.Action, c.Detail = "change", "belay's hooks taken out, the rest kept"+s.note()
-	if len(rec.Written) > 0 && !rec.Existed && jsonedit.Empty(next) {
-		c.Action, c.Detail = "remove", "was made by install"+s.note()
-	}
-	return c, next, nil
-}
-
-// removeSettings removes what Install made: the file, and the folder when nothing else came into it.
-func (a *Agent) removeSettings(s settings, rec record) error {
-	if err := a.fsys.Remove(s.target); err != nil {
-		return err
-	}
-	dir := filepath.Dir(s.target)
-	if !rec.MadeDir {
-		return a.fsys.SyncDir(dir)
-	}
-	left, err := a.fsys.ReadDir(dir)
-	if err != nil || len(left) > 0 {
-		return errors.Join(err, a.fsys.SyncDir(dir))
-	}
-	return a.fsys.Remove(dir)
+	return a.files().Undo(s, bare, jsonedit.Empty(bare))
 }

@@ -27,19 +27,19 @@ func (a *Agent) Check(p agent.Paths) []string {
 	switch {
 	case err != nil:
 		return append(found, err.Error())
-	case !s.exists:
-		return append(found, fmt.Sprintf("%s is not there: no hook is installed", s.path))
+	case !s.Exists:
+		return append(found, fmt.Sprintf("%s is not there: no hook is installed", s.Path))
 	}
-	if _, err := hooks().Handlers(s.text, ""); err != nil {
-		return append(found, fmt.Sprintf("%s: %v", s.path, err))
+	if _, err := hooks().Handlers(s.Text, ""); err != nil {
+		return append(found, fmt.Sprintf("%s: %v", s.Path, err))
 	}
-	if flagOf(s.text, "disableAllHooks") {
-		found = append(found, fmt.Sprintf("%s: disableAllHooks is on: no hook runs", s.path))
+	if flagOf(s.Text, "disableAllHooks") {
+		found = append(found, fmt.Sprintf("%s: disableAllHooks is on: no hook runs", s.Path))
 	}
 	want := wanted(p, v, known)
 	for _, e := range hookEvents() {
 		if g, ok := want[e.name]; ok {
-			found = append(found, checkEvent(s.text, e.name, g, p)...)
+			found = append(found, checkEvent(s.Text, e.name, g, p)...)
 		}
 	}
 	return found

@@ -100,20 +100,3 @@ func TestInstallFaultAtEveryOperation(t *testing.T) {
 		}
 	}
 }
-
-// TestWriteSeesAnotherWriter: a change that comes between reading and writing is not overwritten.
-func TestWriteSeesAnotherWriter(t *testing.T) {
-	b := newBox(t, "2.1.328")
-	writeAll(t, b.file, `{}`, 0o600)
-	s, err := b.readSettings()
-	if err != nil {
-		t.Fatal(err)
-	}
-	writeAll(t, b.file, `{"model":"opus"}`, 0o600)
-	if err := b.replaceSettings(s, []byte(`{"hooks":{}}`)); !errors.Is(err, ErrChanged) {
-		t.Errorf("error %v, want %v", err, ErrChanged)
-	}
-	if got := b.read(); got != `{"model":"opus"}` {
-		t.Errorf("the other writer's text is gone: %q", got)
-	}
-}

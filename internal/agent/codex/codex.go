@@ -57,7 +57,9 @@ func New() *Agent {
 	if err == nil && filepath.IsAbs(user) {
 		a.plain = filepath.Join(user, ".codex")
 	}
-	if !filepath.IsAbs(a.home) {
+	if filepath.IsAbs(a.home) {
+		a.home = realPath(a.home) // so does Codex, and trust names the file by it
+	} else {
 		a.home = a.plain
 	}
 	if x := os.Getenv("XDG_STATE_HOME"); !filepath.IsAbs(a.state) && filepath.IsAbs(x) {
@@ -72,8 +74,8 @@ func New() *Agent {
 // Name is "codex".
 func (a *Agent) Name() string { return name }
 
-// Limits of Codex. Of more than about 10,000 bytes head and tail reach the model and the middle is cut; Stop comes before
-// the last answer is in the rollout.
+// Limits of Codex. Of more than about 10,000 bytes head and tail reach the model and the middle is cut; Stop may come
+// before the last answer is in the rollout.
 func (a *Agent) Limits() agent.Limits {
 	return agent.Limits{BriefBytes: 9000, LateText: true}
 }

@@ -213,3 +213,22 @@ func FuzzReader(f *testing.F) {
 		}
 	})
 }
+
+// FuzzPacked: whatever a compressed file holds, it is read or refused, and nothing stays open or behind.
+func FuzzPacked(f *testing.F) {
+	small := filepath.Join(f.TempDir(), "rollout.jsonl")
+	write(f, small, meta(threadOne, "/p")+says("u", "user", "user.text", "ask"))
+	pack(f, small)
+	f.Add([]byte(read(f, small+packed)))
+	f.Add([]byte("rubbish"))
+	path := filepath.Join(f.TempDir(), nameOf(threadOne))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		write(t, path+packed, string(content))
+		r := openTranscript(agent.Source{Path: path, Session: threadOne})
+		all(t, r, "", checkpoint.ReadOptions{Whole: true, Final: true})
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+		New().Recognise(content)
+	})
+}

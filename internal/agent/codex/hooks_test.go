@@ -206,7 +206,7 @@ func TestFailedCommands(t *testing.T) {
 // TestAccount tells the sessions of several homes apart.
 func TestAccount(t *testing.T) {
 	for path, want := range map[string]string{
-		"/home/u/.codex/" + nameOf(threadOne): "", "/work/codex/" + nameOf(threadOne): "/work/codex", "": "", "relative/" + nameOf(threadOne): "", "/x.jsonl": "",
+		"/home/u/.codex/" + nameOf(threadOne): "", "/srv/codex/" + nameOf(threadOne): "/srv/codex", "": "", "relative/" + nameOf(threadOne): "", "/x.jsonl": "",
 	} {
 		if got := ofUser("/home/u/.codex").account(path); got != want {
 			t.Errorf("%s: got account %q, want %q", path, got, want)

@@ -466,3 +466,21 @@ func TestPresent(t *testing.T) {
 		t.Errorf("home alone: %q %v, want present without version", v, ok)
 	}
 }
+
+// TestHomeOfTheEnvironment: $CODEX_HOME counts, by its real path, as Codex itself takes it; else ~/.codex by its name.
+func TestHomeOfTheEnvironment(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "real"), 0o755), os.Symlink("real", filepath.Join(dir, ".codex"))); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HOME", dir)
+	for _, tt := range []struct{ env, want string }{{filepath.Join(dir, ".codex"), "real"}, {"", ".codex"}, {"relative", ".codex"}} {
+		t.Setenv("CODEX_HOME", tt.env)
+		if got := New().home; got != filepath.Join(dir, tt.want) {
+			t.Errorf("CODEX_HOME=%q: home %s, want %s", tt.env, got, tt.want)
+		}
+	}
+}

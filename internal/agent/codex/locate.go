@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -109,8 +110,17 @@ func rollouts(home, session string) ([]namedFile, error) {
 	return files, nil
 }
 
-// Recognise knows a rollout by its first record.
+// Recognise knows a rollout by its first record, compressed too.
 func (*Agent) Recognise(head []byte) bool {
+	if bytes.HasPrefix(head, []byte("\x28\xb5\x2f\xfd")) {
+		z, err := decoder(bytes.NewReader(head))
+		if err != nil {
+			return false
+		}
+		defer z.Close()
+		// The file may go on behind head: what came before that is what counts.
+		head, _ = io.ReadAll(io.LimitReader(z, 64<<10))
+	}
 	first, _, _ := bytes.Cut(bytes.TrimLeft(head, "\xef\xbb\xbf \t\r\n\x00"), []byte("\n"))
 	if bytes.Contains(first, []byte(`"payload"`)) && bytes.Contains(first, []byte(`"session_meta"`)) {
 		return true

@@ -80,8 +80,14 @@ func TestV06NewDayFolders(t *testing.T) {
 
 func TestRecognise(t *testing.T) {
 	for name, path := range goldenFiles(t) {
-		if !New().Recognise([]byte(read(t, path))) {
-			t.Errorf("%s is not recognised", name)
+		text := read(t, path)
+		copied := filepath.Join(t.TempDir(), "rollout.jsonl")
+		write(t, copied, text)
+		pack(t, copied)
+		for form, head := range map[string]string{"plain": text, "compressed": read(t, copied+packed)} {
+			if !New().Recognise([]byte(head)) {
+				t.Errorf("%s, %s: not recognised", name, form)
+			}
 		}
 	}
 	for _, text := range []string{"", "{}", `{"type":"user","sessionId":"x","message":{"content":"session_meta payload"}}`, `{"type":"session","version":3,"id":"x"}`} {

@@ -151,6 +151,7 @@ func TestS04FileOfAnotherThread(t *testing.T) {
 		{agent.Source{Session: threadOne, Child: threadTwo}, "user task"},
 		{agent.Source{Session: threadTwo}, "user task"},
 		{agent.Source{}, "user task"},
+		{agent.Source{Session: strings.TrimSuffix(filepath.Base(nameOf(threadTwo)), ".jsonl")}, "user task"}, // named by its file alone
 	} {
 		tt.src.Path = path
 		r := openTranscript(tt.src)

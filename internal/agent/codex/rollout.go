@@ -207,7 +207,7 @@ func (r *rollout) tellDamage(l *checkpoint.Losses) {
 func (r *rollout) forget() { r.owner = nil }
 
 // foreign is the thread of the file, when it is not the one that is asked for. A file that does not say whose it is
-// belongs to whoever names it.
+// belongs to whoever names it, and what is no thread id is only a name of the file.
 func (r *rollout) foreign(src agent.Source) string {
 	if r.owner == nil {
 		own, err := ownerOf(r.at)
@@ -220,7 +220,7 @@ func (r *rollout) foreign(src agent.Source) string {
 	if want == "" {
 		want = src.Session
 	}
-	if want == "" || r.owner.thread == "" || r.owner.thread == want {
+	if !checkpoint.IsUUID(want) || r.owner.thread == "" || r.owner.thread == want {
 		return ""
 	}
 	return words(r.owner.thread, maxID)

@@ -19,6 +19,7 @@ const (
 type history struct {
 	order []string
 	told  map[string]uint64 // message to the hash of its words
+	asker map[string]string // message that holds another one's calls to that other one
 	calls *jsonl.Seen       // calls that were told, with their state
 	said  *jsonl.Seen       // hashes of all words that were told
 	// whole is set when nothing before the place is missing in it. A rewrite of the conversation means something only then.
@@ -26,7 +27,7 @@ type history struct {
 }
 
 func newHistory(whole bool) *history {
-	return &history{told: map[string]uint64{}, calls: jsonl.NewSeen(seenCalls), said: jsonl.NewSeen(seenCalls), whole: whole}
+	return &history{told: map[string]uint64{}, asker: map[string]string{}, calls: jsonl.NewSeen(seenCalls), said: jsonl.NewSeen(seenCalls), whole: whole}
 }
 
 // add puts a message at the end, unless it is there.
@@ -35,7 +36,7 @@ func (h *history) add(id string) {
 		return
 	}
 	if len(h.order) >= maxMessages { // no such conversation is real: what comes again will be told again
-		h.order, h.told, h.whole = nil, map[string]uint64{}, false
+		h.order, h.told, h.asker, h.whole = nil, map[string]uint64{}, map[string]string{}, false
 	}
 	h.order = append(h.order, id)
 	h.told[id] = 0
@@ -170,6 +171,7 @@ func (c *collector) message(m message) {
 	c.h.add(m.ID)
 	base := checkpoint.Entry{ID: ident(m.ID), At: stamp(m.Timestamp)}
 	raw := m.text()
+	c.follows(m, raw == "" && !known)
 	hash := max(checkpoint.Hash(m.Type+raw), 1)
 	fresh := !known || hash != old
 	c.h.told[m.ID] = hash
@@ -194,6 +196,24 @@ func (c *collector) message(m message) {
 		if fresh {
 			c.notice(m, raw, base)
 		}
+	}
+}
+
+// follows keeps in mind which of the model's messages asked for calls. When the person broke the turn off, the program notes
+// that and then has to write the calls into a message of their own.
+func (c *collector) follows(m message, bare bool) {
+	switch m.Type {
+	case typeUser:
+		c.cur.Noted = false
+	case typeGemini:
+		if bare && c.cur.Noted && c.cur.Answer != "" && len(m.ToolCalls) > 0 {
+			c.h.asker[m.ID] = c.cur.Answer
+		} else {
+			c.cur.Answer = m.ID
+		}
+		c.cur.Noted = false
+	default:
+		c.cur.Noted = true
 	}
 }
 
@@ -239,15 +259,24 @@ func (c *collector) model(m message, e *checkpoint.Entry) {
 // toolCalls maps the calls of a message. They stand in the file when they have ended; of one in another state only the
 // call is told.
 func (c *collector) toolCalls(m message, base checkpoint.Entry) {
+	asker := m.ID
+	if other, ok := c.h.asker[m.ID]; ok {
+		asker = other
+	}
 	equal := map[string]int{}
+	cancelled, news := 0, false
 	for _, t := range m.ToolCalls {
 		hash := callBase(t.Name, t.Args)
-		id := callID(m.ID, hash, equal[hash])
+		id := callID(asker, hash, equal[hash])
 		equal[hash]++
+		if t.Status == "cancelled" {
+			cancelled++
+		}
 		over, failed := t.ended()
 		if !c.h.calls.Add(id + " " + strconv.FormatBool(over)) {
 			continue
 		}
+		news = true
 		call := base
 		call.ID, call.Kind, call.Call = "call:"+id, checkpoint.EntryCall, id
 		call.Name, call.Input = words(t.Name, maxName), toolText(t.Args)
@@ -259,7 +288,12 @@ func (c *collector) toolCalls(m message, base checkpoint.Entry) {
 		result := base
 		result.ID, result.Kind, result.Call = "end:"+id, checkpoint.EntryResult, id
 		result.Name, result.Output, result.Failed = call.Name, t.output(), failed
+		result.Background = commandGoesOn(t.Name, result.Output)
 		c.emit(result)
+	}
+	if news && cancelled == len(m.ToolCalls) { // then nothing is sent to the model: the person broke the turn off
+		base.ID, base.Kind = "cut:"+base.ID, checkpoint.EntryInterrupt
+		c.emit(base)
 	}
 }
 

@@ -84,80 +84,92 @@ func (d *document) take(ctx context.Context, from checkpoint.Cursor, opt checkpo
 	}
 	foreign, _ := foreignSession(d.src)
 	c := &collector{session: foreign, cur: cursor{Model: cur.Model}, h: d.h}
-	known := fresh && cur.Doc.Last != "" // up to the last that was told
-	found := false
-	var list []docEntry
-	skipped := int64(0)
-	next := docCursor{}
-	end, err := eachMessage(d.src.Path, func(m message, off int64) error {
-		if m.ID == "" {
-			return ctx.Err()
-		}
-		c.entries = c.entries[:0]
-		c.message(m)
-		next.Last, next.Hash = m.ID, m.hash()
-		quiet := known && !found
-		if quiet && m.ID == cur.Doc.Last {
-			found = true
-			quiet = next.Hash == cur.Doc.Hash
-		}
-		if !quiet || from == "" {
-			for _, e := range c.entries {
-				list = append(list, docEntry{e, off})
-			}
-		}
-		if len(list) > 2*readEntries && !opt.Whole {
-			list, skipped = newestOf(list)
-		}
-		return ctx.Err()
-	})
+	news, err := d.gather(ctx, c, *cur.Doc, fresh, opt.Whole)
+	known := cur.Doc.Last != ""
 	switch {
 	case err != nil:
 		return checkpoint.Batch{}, err
-	case end.torn > 0 && (!opt.Final || known && !found): // it is being written: all of it comes with the next look
+	case news.end.torn > 0 && (!opt.Final || known && !news.found): // being written: all of it comes with the next look
 		d.h = nil
-		return checkpoint.Batch{Cursor: from, Losses: checkpoint.Losses{Torn: end.torn}}, nil
-	case known && !found: // the conversation is another one: it is told anew
+		return checkpoint.Batch{Cursor: from, Losses: checkpoint.Losses{Torn: news.end.torn}}, nil
+	case known && !news.found: // the conversation is another one: it is told anew
 		d.h = nil
 		b, err := d.take(ctx, "", opt)
 		b.Entries = append([]checkpoint.Entry{{Op: checkpoint.Reset}}, b.Entries...)
 		b.First = false
 		return b, err
 	}
-	b := checkpoint.Batch{First: from == ""}
-	if b.First && !opt.Whole {
-		if l, s := newestOf(list); s > 0 {
-			list, skipped = l, max(s, skipped)
-		}
-	}
-	b.Skipped = skipped
+	b := checkpoint.Batch{First: from == "", Losses: c.losses, Cursor: cursor{Model: c.cur.Model, Doc: &news.last}.encode()}
+	b.Losses.Torn = news.end.torn
 	if e, ok := about(d.src, foreign); ok && b.First {
 		b.Entries = append(b.Entries, e)
 	}
-	for _, e := range list {
+	if b.First && !opt.Whole {
+		news.trim()
+	}
+	b.Skipped = news.skipped
+	for _, e := range news.list {
 		b.Entries = append(b.Entries, e.Entry)
 	}
-	b.Losses = c.losses
-	b.Losses.Torn = end.torn
-	b.Cursor = cursor{Model: c.cur.Model, Doc: &next}.encode()
 	return b, nil
 }
 
-// newestOf keeps the first prompt and what follows the newest prompts, and says how many bytes lie between.
-func newestOf(list []docEntry) ([]docEntry, int64) {
+// docNews is what a document holds that was not told.
+type docNews struct {
+	list    []docEntry
+	skipped int64     // bytes of what was left out of the list again
+	last    docCursor // of the document
+	found   bool      // the message that was told last is in it
+	end     docEnd
+}
+
+// gather goes through the document. A reader that has just begun takes what stands before the last that was told as told;
+// one that goes on knows each message.
+func (d *document) gather(ctx context.Context, c *collector, from docCursor, fresh, whole bool) (docNews, error) {
+	var n docNews
+	most := 2 * readEntries
+	var err error
+	n.end, err = eachMessage(d.src.Path, func(m message, off int64) error {
+		if m.ID == "" {
+			return ctx.Err()
+		}
+		c.entries = c.entries[:0]
+		c.message(m)
+		n.last = docCursor{Last: m.ID, Hash: m.hash()}
+		told := fresh && from.Last != "" && !n.found
+		if m.ID == from.Last {
+			n.found = true
+			told = told && n.last.Hash == from.Hash
+		}
+		for _, e := range c.entries {
+			if !told {
+				n.list = append(n.list, docEntry{e, off})
+			}
+		}
+		if len(n.list) > most && !whole {
+			n.trim()
+			most = max(most, 2*len(n.list))
+		}
+		return ctx.Err()
+	})
+	return n, err
+}
+
+// trim keeps the first prompt and what follows the newest ones.
+func (n *docNews) trim() {
 	prompts, at := 0, 0
-	for i := len(list) - 1; i >= 0 && prompts < firstPrompts; i-- {
-		if isPrompt(list[i].Entry) {
+	for i := len(n.list) - 1; i >= 0 && prompts < firstPrompts; i-- {
+		if isPrompt(n.list[i].Entry) {
 			prompts++
 			at = i
 		}
 	}
-	first := slices.IndexFunc(list, func(e docEntry) bool { return isPrompt(e.Entry) })
+	first := slices.IndexFunc(n.list, func(e docEntry) bool { return isPrompt(e.Entry) })
 	if prompts < firstPrompts || first < 0 || first >= at {
-		return list, 0
+		return
 	}
-	skipped := list[at].off - list[first].off
-	return append(list[first:first+1:first+1], list[at:]...), skipped
+	n.skipped = n.list[at].off - n.list[first].off
+	n.list = append(n.list[first:first+1:first+1], n.list[at:]...)
 }
 
 // hash is of all that belay reads of a message.

@@ -155,6 +155,7 @@ func (a *Agent) meaning(event string, p payload, h agent.Hook, e *checkpoint.Eve
 		base, at, msg := a.called(p, h, e)
 		e.Kind, e.Call = checkpoint.EventToolEnd, a.pairs.ended(session, base, at, msg)
 		e.Output, e.Failed = response(e.Name, p["tool_response"])
+		e.Background = commandGoesOn(e.Name, e.Output)
 	case "AfterAgent":
 		e.Kind, e.Text = checkpoint.EventStop, lastAnswer(p, e.Transcript)
 	case "PreCompress":

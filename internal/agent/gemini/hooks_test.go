@@ -241,6 +241,8 @@ func TestToolOutcome(t *testing.T) {
 	}{
 		{`{"llmContent":"<untrusted_context>\nOutput: a\nProcess Group PGID: 9\n</untrusted_context>","returnDisplay":"a"}`, "<untrusted_context>\nOutput: a\nProcess Group PGID: 9\n</untrusted_context>", false},
 		{`{"llmContent":"Output: a\nExit Code: 3\nProcess Group PGID: 9","returnDisplay":"a"}`, "Output: a\nExit Code: 3\nProcess Group PGID: 9", true},
+		{`{"llmContent":"<untrusted_context>\nCommand was cancelled by user before it could complete. There was no output before it was cancelled.\n</untrusted_context>"}`,
+			"<untrusted_context>\nCommand was cancelled by user before it could complete. There was no output before it was cancelled.\n</untrusted_context>", true},
 		{`{"llmContent":"","returnDisplay":{"fileDiff":"+a"}}`, `{"fileDiff":"+a"}`, false},
 		{`{"error":{"message":"no such file"}}`, `{"message":"no such file"}`, true},
 		{`"words"`, "words", false},
@@ -250,6 +252,35 @@ func TestToolOutcome(t *testing.T) {
 		if e.Output != tt.output || e.Failed != tt.failed {
 			t.Errorf("%s: got %q, failed %v, want %q, %v", tt.response, e.Output, e.Failed, tt.output, tt.failed)
 		}
+	}
+}
+
+// TestBrokenOffInTerminal: the calls of a turn that Esc ended stand in a message of their own; they are those that hooks told
+// of. A command that goes on in the background is neither done nor failed.
+func TestBrokenOffInTerminal(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "session-2026-01-01T00-00-aaaaaaaa.jsonl")
+	asked := `{"id":"g1","timestamp":"2026-01-05T10:00:05.000Z","type":"gemini","content":"I run."}` + "\n"
+	put(t, path, head+said("m1", "user", "go")+"\n"+asked)
+	start, _ := decode(t, &Agent{}, tool("BeforeTool", path, "06", "run_shell_command", `{"command":"make"}`))
+	cut := readAll(t, open(path), "", checkpoint.ReadOptions{}).Cursor
+	noted := said("i1", "info", "Request cancelled.") + "\n"
+	more(t, path, noted)
+	calls := `{"id":"g2","timestamp":"2026-01-05T10:00:07.000Z","type":"gemini","content":"","toolCalls":[{"id":"c","name":"run_shell_command","args":{"command":"make"},"status":"cancelled"}]}` + "\n"
+	for _, from := range []checkpoint.Cursor{"", cut, readAll(t, open(path), cut, checkpoint.ReadOptions{}).Cursor} {
+		put(t, path, head+said("m1", "user", "go")+"\n"+asked+noted+calls+batch(said("m1", "user", "go"), strings.TrimSpace(calls))+"\n")
+		var got []string
+		for _, e := range readAll(t, open(path), from, checkpoint.ReadOptions{}).Entries {
+			if e.Kind == checkpoint.EntryCall {
+				got = append(got, e.Call)
+			}
+		}
+		if fmt.Sprint(got) != fmt.Sprint([]string{start.Call}) {
+			t.Errorf("from %q: got %q, want %q once", from, got, start.Call)
+		}
+	}
+	e, _ := decode(t, &Agent{}, `{"hook_event_name":"AfterTool","session_id":"s","tool_name":"run_shell_command","tool_response":{"llmContent":"Command moved to background (PID: 7). Output hidden."}}`)
+	if !e.Background || e.Failed {
+		t.Errorf("got background %v, failed %v, want a command that goes on", e.Background, e.Failed)
 	}
 }
 

@@ -32,7 +32,6 @@ var fileName = regexp.MustCompile(`^session-.*-([A-Za-z0-9_-]{1,8})\.jsonl?$`)
 
 type liveEntry struct {
 	path    string
-	short   string // of the session id
 	changed time.Time
 }
 
@@ -42,7 +41,7 @@ func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error
 	if q.Most <= 0 {
 		q.Most = locateMost
 	}
-	files, err := a.transcripts()
+	files, err := a.transcripts(q.Session)
 	if err != nil {
 		return nil, err
 	}
@@ -52,9 +51,6 @@ func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error
 	for _, f := range files[:min(len(files), locateHeads)] {
 		if err := ctx.Err(); err != nil {
 			return nil, err
-		}
-		if q.Session != "" && !strings.HasPrefix(q.Session, f.short) {
-			continue
 		}
 		h, _ := headerOf(f.path)
 		if h.SessionID == "" || q.Session != "" && h.SessionID != q.Session {
@@ -85,8 +81,8 @@ func hashOfPath(path string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// transcripts lists all main transcripts, newest first. A folder that cannot be looked at is passed over.
-func (a *Agent) transcripts() ([]liveEntry, error) {
+// transcripts lists main transcripts, newest first: of any session or those that may be of one. A folder that cannot be looked at is passed over.
+func (a *Agent) transcripts(session string) ([]liveEntry, error) {
 	root := filepath.Join(a.home, "tmp")
 	dirs, err := os.ReadDir(root)
 	if a.home == "" || errors.Is(err, fs.ErrNotExist) {
@@ -97,26 +93,27 @@ func (a *Agent) transcripts() ([]liveEntry, error) {
 	}
 	var files []liveEntry
 	for _, d := range dirs {
-		files = append(files, chats(filepath.Join(root, d.Name(), "chats"))...)
+		files = append(files, chats(filepath.Join(root, d.Name(), "chats"), session)...)
 	}
 	newestFirst(files)
 	return files, nil
 }
 
-// chats lists the main transcripts of one folder.
-func chats(dir string) (files []liveEntry) {
+// chats lists the main transcripts of one folder: of any session or those that may be of one. There may be thousands, as
+// runaway children of the program leave them.
+func chats(dir, session string) (files []liveEntry) {
 	names, err := os.ReadDir(dir)
 	if err != nil {
 		return nil // not there, or not for us
 	}
 	for _, n := range names {
 		m := fileName.FindStringSubmatch(n.Name())
-		if m == nil {
+		if m == nil || session != "" && !strings.HasPrefix(session, m[1]) {
 			continue
 		}
 		path := filepath.Join(dir, n.Name())
 		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
-			files = append(files, liveEntry{path, m[1], info.ModTime()})
+			files = append(files, liveEntry{path, info.ModTime()})
 		}
 	}
 	return files
@@ -154,10 +151,10 @@ func liveFile(path, session string) string {
 	if !filepath.IsAbs(path) || session == "" || !empty(path) {
 		return path
 	}
-	files := chats(filepath.Dir(path))
+	files := chats(filepath.Dir(path), session)
 	newestFirst(files)
 	for _, f := range files {
-		if f.path == path || !strings.HasPrefix(session, f.short) || empty(f.path) {
+		if f.path == path || empty(f.path) {
 			continue
 		}
 		if h, _ := headerOf(f.path); h.SessionID == session {

@@ -25,6 +25,9 @@ type cursor struct {
 	jsonl.Pos
 	Model   uint32 `json:"m,omitempty"` // hash of the model that was told last
 	Copying bool   `json:"c,omitempty"` // a compaction is being written down
+	// Answer is the model's newest message, and Noted says that a notice of the program's follows it.
+	Answer string `json:"a,omitempty"`
+	Noted  bool   `json:"n,omitempty"`
 	// Doc is set for a whole-file transcript, which has no place that stays.
 	Doc *docCursor `json:"d,omitempty"`
 }

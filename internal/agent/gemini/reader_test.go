@@ -263,7 +263,9 @@ func said(id, typ, text string) string {
 	return string(data)
 }
 
-func batch(messages ...string) string { return `{"$set":{"messages":[` + strings.Join(messages, ",") + `]}}` }
+func batch(messages ...string) string {
+	return `{"$set":{"messages":[` + strings.Join(messages, ",") + `]}}`
+}
 
 func TestForms(t *testing.T) {
 	call := `{"id":"c1","name":"run_shell_command","args":{"command":"ls"},"status":"success","result":[{"functionResponse":{"id":"c1","response":{"output":"a.txt"}}}]}`
@@ -294,6 +296,8 @@ func TestForms(t *testing.T) {
 			"user m1 one\ncompaction s <state_snapshot>all</state_snapshot>\nuser m2 two"},
 		{"thoughts are left out", `{"id":"m2","type":"gemini","content":[{"text":"**Hm**","thought":true},{"text":"Words"},{"functionCall":{"name":"x"}}]}`, "assistant m2 Words"},
 		{"made up after a death", said("m2", "gemini", interruptedReply), ""},
+		{"broken off in a call", strings.ReplaceAll(asked, `"success","result"`, `"cancelled","result"`),
+			"assistant m2 I look.\ncall run_shell_command {\"command\":\"ls\"}\nresult,failed run_shell_command a.txt\ninterrupt cut:m2"},
 		{"broken off", said("m1", "user", "one") + "\n" + said("e", "info", "Request cancelled."), "user m1 one\ninterrupt e"},
 		{"an error", said("m1", "user", "one") + "\n" + said("e", "error", "[API Error: 400]"), "user m1 one\nturn-end,failed e"},
 		{"a bad line costs itself", said("m1", "user", "one") + "\n{\"id\":\"m2\",\"type\":\"ge\n" + said("m3", "user", "three"), "user m1 one\nuser m3 three"},
@@ -342,36 +346,33 @@ func docOf(messages ...string) string {
 func TestDocument(t *testing.T) {
 	one, two, three := said("m1", "user", "one"), said("m2", "gemini", "two"), said("m3", "user", "three")
 	richer := strings.TrimSuffix(two, "}") + `,"toolCalls":[{"id":"c","name":"read_file","args":{},"status":"success","resultDisplay":"r"}]}`
+	steps := []struct{ name, text, want, restarted string }{
+		{"an empty file", "", "", ""},
+		{"two messages", docOf(one, two), "user m1 one\nassistant m2 two", "user m1 one\nassistant m2 two"},
+		{"the same again", docOf(one, two) + "\n", "", ""},
+		// A reader that has just begun tells the last message as a whole: its words are the same ones.
+		{"a message got richer", docOf(one, richer), "call read_file {}\nresult read_file r", "assistant m2 two\ncall read_file {}\nresult read_file r"},
+		{"in the middle of being written", docOf(one, richer, three)[:200], "", ""},
+		{"one more", docOf(one, richer, three), "user m3 three", "user m3 three"},
+		{"cut before what was told", docOf(one)[:120], "", ""},
+		{"whole again", docOf(one, richer, three), "", ""},
+		{"another conversation", docOf(said("x1", "user", "other")), "reset\nuser x1 other", "reset\nuser x1 other"},
+		{"and more of it", docOf(said("x1", "user", "other"), said("x2", "gemini", "words")), "assistant x2 words", "assistant x2 words"},
+	}
 	for _, restart := range []bool{false, true} {
 		path := filepath.Join(t.TempDir(), "session-2026-01-01T00-00-aaaaaaaa.json")
 		tr := open(path)
 		var cur checkpoint.Cursor
-		steps := []struct{ name, text, want string }{
-			{"an empty file", "", ""},
-			{"two messages", docOf(one, two), "user m1 one\nassistant m2 two"},
-			{"the same again", docOf(one, two) + "\n", ""},
-			{"a message got richer", docOf(one, richer), "assistant m2 two\ncall read_file {}\nresult read_file r"},
-			{"in the middle of being written", docOf(one, richer, three)[:200], ""},
-			{"one more", docOf(one, richer, three), "user m3 three"},
-			{"cut before what was told", docOf(one)[:120], ""},
-			{"whole again", docOf(one, richer, three), ""},
-			{"another conversation", docOf(said("x1", "user", "other")), "reset\nuser x1 other"},
-		}
 		for _, s := range steps {
 			put(t, path, s.text)
+			want := s.want
 			if restart {
-				tr = open(path)
+				tr, want = open(path), s.restarted
 			}
 			b := readAll(t, tr, cur, checkpoint.ReadOptions{})
 			cur = b.Cursor
-			got := tell(b.Entries)
-			if !restart { // what is known in the process is not told again
-				s.want = strings.TrimPrefix(s.want, "assistant m2 two\ncall")
-				got = strings.TrimPrefix(got, "call")
-				s.want = strings.TrimPrefix(s.want, "reset\n")
-			}
-			if got != s.want && !(s.name == "two messages" && "call"+got == s.want) {
-				t.Errorf("restart %v, %s: got\n%s\nwant\n%s", restart, s.name, got, s.want)
+			if got := tell(b.Entries); got != want {
+				t.Errorf("restart %v, %s: got\n%s\nwant\n%s", restart, s.name, got, want)
 			}
 		}
 	}
@@ -411,6 +412,23 @@ func TestFirstSightOfALargeFile(t *testing.T) {
 		if s := tell(readAll(t, tr, got.Cursor, checkpoint.ReadOptions{}).Entries); !strings.HasPrefix(s, "user new") || strings.Contains(s, "prompt") {
 			t.Errorf("%s: got\n%s\nwant the news alone", name, s)
 		}
+	}
+}
+
+// TestFirstSightOfALargeDocument: the same for the older form.
+func TestFirstSightOfALargeDocument(t *testing.T) {
+	var list []string
+	for i := range 6000 {
+		list = append(list, said(fmt.Sprintf("u%d", i), "user", fmt.Sprintf("prompt %d", i)), said(fmt.Sprintf("g%d", i), "gemini", "answer"))
+	}
+	path := filepath.Join(t.TempDir(), "session-2026-01-01T00-00-aaaaaaaa.json")
+	put(t, path, docOf(list...))
+	got := readAll(t, open(path), "", checkpoint.ReadOptions{})
+	if n := len(got.Entries); n != 41 || got.Entries[0].Text != "prompt 0" || got.Entries[1].Text != "prompt 5980" || got.Skipped == 0 {
+		t.Errorf("got %d entries, skipped %d, want the first prompt and the newest 20 turns", n, got.Skipped)
+	}
+	if whole := readAll(t, open(path), "", checkpoint.ReadOptions{Whole: true}); len(whole.Entries) != 12_000 {
+		t.Errorf("whole: got %d entries, want all", len(whole.Entries))
 	}
 }
 

@@ -148,12 +148,24 @@ func toolText(raw json.RawMessage) string {
 	return words(compact.String(), checkpoint.CutTool)
 }
 
-// exitCode is the line that the shell tool writes for a command that failed; the program itself calls such a call a success.
-var exitCode = regexp.MustCompile(`(?m)^(?:Exit Code: [1-9][0-9]*|Exit Code: -[0-9]+|Signal: \S+)$`)
+// What the shell tool writes of a command that did not end well; the program itself calls such a call a success. The line
+// of an exit code stands at the end, before the process group.
+var (
+	exitCode     = regexp.MustCompile(`(?m)^(?:Exit Code: [1-9][0-9]*|Exit Code: -[0-9]+|Signal: \S+)$`)
+	cutShort     = regexp.MustCompile(`(?m)^Command was (?:automatically )?cancelled `)
+	inBackground = regexp.MustCompile(`(?m)^Command moved to background \(PID: `)
+)
 
-// commandFailed says whether a shell tool's output tells of a failure. The line stands at its end, before the process group.
+const shellTool = "run_shell_command"
+
+// commandFailed says whether a shell tool's output tells of a failure.
 func commandFailed(tool, output string) bool {
-	return tool == "run_shell_command" && exitCode.MatchString(output[max(len(output)-512, 0):])
+	return tool == shellTool && (exitCode.MatchString(output[max(len(output)-512, 0):]) || cutShort.MatchString(output[:min(len(output), 512)]))
+}
+
+// commandGoesOn says whether a shell tool's output tells that the command runs on.
+func commandGoesOn(tool, output string) bool {
+	return tool == shellTool && inBackground.MatchString(output[:min(len(output), 512)])
 }
 
 // stamp is a time of the program's, or zero.

@@ -69,7 +69,10 @@ function start(args, input) {
 	}
 }
 
-/** One connection to the daemon: events go out in order, each under an id of its own, and stay here until they are answered. */
+/**
+ * One connection to the daemon: events go out in order, each under an id of its own, and stay here until they are answered. One
+ * closure, because all of it works on the same few variables.
+ */
 function makeLine(uid) {
 	const born = Date.now().toString(36);
 	let socket, timer;

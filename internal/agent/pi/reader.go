@@ -35,7 +35,7 @@ type cursor struct {
 
 // reader implements checkpoint.Transcript.
 type reader struct {
-	file Rows // a jsonl.File, or the rows of a database
+	file Rows              // a jsonl.File, or the rows of a database
 	last checkpoint.Cursor // what the state below belongs to
 	state
 	seen    *jsonl.Seen

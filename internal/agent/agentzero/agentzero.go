@@ -1,0 +1,96 @@
+// Package agentzero knows Agent Zero: its chat files, the events of belay's extension for its message loop (extension.py),
+// and the installer of that extension.
+//
+// It promises:
+//   - chat.json is only read, as a stream, in bounded memory up to document.Ceiling; over that, only events tell of a chat, and
+//     that is counted. A rewrite of the file is no news: messages are told apart by their ids.
+//   - The session is the first agent of the chain. A subordinate's words and calls belong to a child session, A1, A2, ...
+//   - Of contexts of type BACKGROUND nothing is kept, whatever tells of them.
+//   - The extension never waits and never fails the agent. A call has one id for both witnesses: that of the message which
+//     asked for it.
+//
+// What it cannot do: a history has no times but those of the newest 1,000 log items; a call's failure is known only when the
+// program itself warns of it; a message that is taken away again (a chat that is cut back) is not taken back here.
+package agentzero
+
+import (
+	"os"
+	"path/filepath"
+	"time"
+
+	"belay/checkpoint"
+	"belay/internal/agent"
+	"belay/internal/document"
+	"belay/internal/vfs"
+)
+
+// name is the agent's word on the command line, in keys and in folder names.
+const name = "agent-zero"
+
+// Agent is Agent Zero as the rest of belay sees it. The zero value is not ready: use New.
+type Agent struct {
+	roots []string // folders where the program may be installed, the likeliest first
+	fsys  vfs.FS
+}
+
+var (
+	_ agent.Agent      = (*Agent)(nil)
+	_ agent.Installer  = (*Agent)(nil)
+	_ agent.Recogniser = (*Agent)(nil)
+	_ agent.Watched    = (*Agent)(nil)
+)
+
+// New gives Agent Zero as the environment of this process describes it: $AGENT_ZERO_DIR, else /a0 (its container) and the
+// folders that people clone it into.
+func New() *Agent {
+	a := &Agent{fsys: vfs.OS{}}
+	if dir := os.Getenv("AGENT_ZERO_DIR"); filepath.IsAbs(dir) {
+		a.roots = []string{filepath.Clean(dir)}
+		return a
+	}
+	a.roots = []string{"/a0"}
+	if home, err := os.UserHomeDir(); err == nil && filepath.IsAbs(home) {
+		a.roots = append(a.roots, filepath.Join(home, "agent-zero"), filepath.Join(home, "a0"))
+	}
+	return a
+}
+
+// Name is "agent-zero".
+func (a *Agent) Name() string { return name }
+
+// Events lists the extension points that the extension lives from. None of them waits for belay: a brief is put into the
+// prompt when it has come.
+func (a *Agent) Events() []agent.EventSpec {
+	return []agent.EventSpec{
+		{Name: "session_start"},
+		{Name: "monologue_start", Budget: time.Minute, Waits: true},
+		{Name: "intervention"},
+		{Name: "tool_execute_before"},
+		{Name: "tool_execute_after"},
+		{Name: "monologue_end"},
+	}
+}
+
+// Limits of Agent Zero. It cuts no prompt: it is the model's attention that is spared.
+func (a *Agent) Limits() agent.Limits { return agent.Limits{BriefBytes: 9000} }
+
+// Reply is the brief itself: the extension puts it into the prompt.
+func (a *Agent) Reply(event, text string) []byte {
+	if event != "monologue_start" {
+		return nil
+	}
+	return []byte(text)
+}
+
+// Open gives the reader of a chat.json; with a child's id, of that subordinate's part of it.
+func (a *Agent) Open(src agent.Source) checkpoint.Transcript {
+	return document.Open(src.Path, walk(src))
+}
+
+// Watch names the file itself: it is no file of lines, and no mirror is kept of it.
+func (a *Agent) Watch(path string) []string { return []string{path} }
+
+// ResumeCommand says how a person goes on: chats are chosen in the program's own page.
+func (a *Agent) ResumeCommand(session string) string {
+	return "open the chat " + session + " in Agent Zero's page"
+}
