@@ -151,6 +151,7 @@ func TestLibrariesLiveInOnePackage(t *testing.T) {
 		"golang.org/x/sys":               {"belay"},                                                               // the system's own calls
 		"github.com/prometheus":          {"belay/internal/metrics"},                                              // one leaf, if it comes
 		"modernc.org/sqlite":             {"belay/checkpoint", "belay/internal/sqlitero", "belay/internal/index"}, // a store, agents' databases, the index
+		"github.com/BurntSushi/toml":     {"belay/internal/agent"},                                                // Codex's settings
 		"github.com/coreos/go-systemd":   {"belay/cmd/belay", "belay/internal/daemon"},
 	}
 	for _, p := range packages(t) {

@@ -172,15 +172,12 @@ func TestRunSignals(t *testing.T) {
 	}
 }
 
-// TestRunTellsTheAgentsSessions: a launcher starts the real agent, whose hooks name its process; belay's run knows it by its
-// descent, and no other session is touched.
-func TestRunTellsTheAgentsSessions(t *testing.T) {
-	if _, err := os.Stat("/proc/self/stat"); err != nil {
-		t.Skip("descendants are known on Linux only")
-	}
-	h := startDaemon(t)
+// launchedAgent writes a launcher that starts an agent of Claude Code's kind, which ends with exit code 9 when a file is
+// written that the launcher's argument names; and starts another one beside it, of another session.
+func launchedAgent(t *testing.T, h home, mine, other string) (write func(name, text string) string, launcher string) {
+	t.Helper()
 	dir := t.TempDir()
-	write := func(name, text string) string {
+	write = func(name, text string) string {
 		t.Helper()
 		file := filepath.Join(dir, name)
 		if err := os.WriteFile(file, []byte(text), 0o700); err != nil {
@@ -191,25 +188,35 @@ func TestRunTellsTheAgentsSessions(t *testing.T) {
 	hook := func(session, event, more string) string {
 		return fmt.Sprintf(`echo '{"session_id":"%s","cwd":"/","hook_event_name":"%s"%s}' | belay-hook claude-code %s`+"\n", session, event, more, event)
 	}
-	const mine, other = "5f0c8f2e-1111-4222-8333-000000000001", "5f0c8f2e-1111-4222-8333-000000000002"
 	// The hook's parent is the shell that runs this file: the agent.
 	inner := write("inner", "#!/bin/sh\n"+hook(mine, "SessionStart", `,"source":"startup"`)+hook(mine, "UserPromptSubmit", `,"prompt":"sail to the island"`)+
 		"until [ -e "+dir+"/$1 ]; do sleep 0.02; done\nexit 9\n")
-	launcher := write("launcher", "#!/bin/sh\n"+inner+" $1\nexit $?\n")
+	launcher = write("launcher", "#!/bin/sh\n"+inner+" $1\nexit $?\n")
 	bystander := write("bystander", "#!/bin/sh\n"+hook(other, "SessionStart", `,"source":"startup"`)+hook(other, "UserPromptSubmit", `,"prompt":"stay at home"`)+
 		"until [ -e "+dir+"/over ]; do sleep 0.02; done\n")
-	env := []string{"HOME=" + string(h), "PATH=" + place.bin + ":" + os.Getenv("PATH")}
 	by := exec.Command(bystander)
-	by.Env = env
+	by.Env = []string{"HOME=" + string(h), "PATH=" + place.bin + ":" + os.Getenv("PATH")}
 	if err := by.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	t.Cleanup(func() {
 		write("over", "")
 		_ = by.Wait() // a test's own shell
-	}()
+	})
+	return write, launcher
+}
+
+// TestRunTellsTheAgentsSessions: a launcher starts the real agent, whose hooks name its process; belay's run knows it by its
+// descent, and no other session is touched.
+func TestRunTellsTheAgentsSessions(t *testing.T) {
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Skip("descendants are known on Linux only")
+	}
+	h := startDaemon(t)
+	const mine, other = "5f0c8f2e-1111-4222-8333-000000000001", "5f0c8f2e-1111-4222-8333-000000000002"
+	write, launcher := launchedAgent(t, h, mine, other)
 	cmd := exec.Command(filepath.Join(place.bin, "belay"), "run", "--", launcher, "go")
-	cmd.Env = env
+	cmd.Env = []string{"HOME=" + string(h), "PATH=" + place.bin + ":" + os.Getenv("PATH")}
 	var errOut bytes.Buffer
 	cmd.Stderr = &errOut
 	if err := cmd.Start(); err != nil {

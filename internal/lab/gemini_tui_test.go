@@ -114,15 +114,46 @@ func (a *terminal) press(keys ...string) {
 	}
 }
 
-// TestGeminiInTerminal: a person's day at the screen: a turn, a tool broken off by Esc, a new session by /clear, the end.
-func TestGeminiInTerminal(t *testing.T) {
-	h := newGemini(t)
+// geminiAtPrompt runs Gemini CLI in a terminal up to its prompt, when so many sessions are known.
+func (h *home) geminiAtPrompt(sessions int) *terminal {
+	h.t.Helper()
 	a := h.terminal("-m", "gemini-2.5-pro", "--approval-mode", "yolo")
 	h.until("the prompt is drawn", func() bool { return strings.Contains(a.printed(), "Type your message") })
 	h.until("the session starts", func() bool {
 		_, err := h.belay("status") // fails until the first hook has started the daemon
-		return err == nil && len(h.sessions()) == 1
+		return err == nil && len(h.sessions()) == sessions
 	})
+	return a
+}
+
+// TestGeminiKilledInToolThenTerminal: at the screen the brief is in the first request and stays the only one.
+func TestGeminiKilledInToolThenTerminal(t *testing.T) {
+	h := newGemini(t)
+	a := h.geminiInTool()
+	a.signal(syscall.SIGKILL)
+	h.died(h.newest())
+	h.killTools()
+	term := h.geminiAtPrompt(2)
+	for _, prompt := range []string{"please go on", "and on"} {
+		h.model.Script(Turn{Text: "I look at what was done."})
+		from := len(h.model.Main())
+		term.press(prompt, "\r")
+		h.until("the model is asked", func() bool { return len(h.model.Main()) > from })
+		geminiToldInDoubt(t, h.model.Main()[from])
+		h.until("the round ends", func() bool { return h.status(h.newest()).State == "idle" })
+	}
+	session := h.newest()
+	if st := h.status(session); st.MessageCount != 2 {
+		t.Errorf("got %d rounds, want 2: the brief is none", st.MessageCount)
+	}
+	term.press("/quit", "\r")
+	term.wait()
+}
+
+// TestGeminiInTerminal: a person's day at the screen: a turn, a tool broken off by Esc, a new session by /clear, the end.
+func TestGeminiInTerminal(t *testing.T) {
+	h := newGemini(t)
+	a := h.geminiAtPrompt(1)
 	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{geminiShell(quick)}}, Turn{Text: "The first round is done."})
 	a.press("please start the work", "\r")
 	h.until("the first round ends", func() bool { return len(h.sessions()) == 1 && h.status(h.newest()).MessageCount == 1 })
@@ -137,7 +168,8 @@ func TestGeminiInTerminal(t *testing.T) {
 	})
 	h.oneOfEach(session, map[string]checkpoint.CallState{"echo": checkpoint.CallDone, "touch": checkpoint.CallFailed})
 	a.press("/clear", "\r")
-	h.until("the session ends", func() bool { return h.status(session).State == "ended" })
+	h.until("the session ends and another begins", func() bool { return h.status(session).State == "ended" && len(h.sessions()) == 2 })
+	a.press("") // the screen is drawn anew
 	h.model.Script(Turn{Text: "Another subject it is."})
 	a.press("another subject", "\r")
 	h.until("the new session has a round", func() bool { return h.newest() != session && h.status(h.newest()).MessageCount == 1 })

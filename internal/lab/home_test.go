@@ -53,6 +53,7 @@ type home struct {
 	proj  string
 	model *Model
 	url   string
+	by    []string // what starts the agent, when it is not started by itself
 }
 
 func newHomeOf(t *testing.T, prog program) *home {
@@ -297,7 +298,8 @@ func (h *home) startOn(in *os.File, args ...string) *agent {
 		h.t.Fatal(err)
 	}
 	defer out.Close()
-	a.cmd = exec.Command(os.Getenv(h.prog.env), args...)
+	words := slices.Concat(h.by, []string{os.Getenv(h.prog.env)}, args)
+	a.cmd = exec.Command(words[0], words[1:]...)
 	a.cmd.Dir, a.cmd.Env, a.cmd.Stdout, a.cmd.Stderr = h.proj, h.env(), out, out
 	if in != nil {
 		a.cmd.Stdin = in

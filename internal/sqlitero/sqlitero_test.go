@@ -205,7 +205,7 @@ func TestOwnerIsNeverHeldUp(t *testing.T) {
 	o := startOwner(t, path)
 	o.tell("one")
 	o.wait()
-	const rounds = 12 // of 300 rows of 3 KB each: the log is checkpointed many times
+	const rounds = 6 // of 300 rows of 3 KB each: the log is checkpointed many times
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

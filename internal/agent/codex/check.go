@@ -5,17 +5,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"belay/internal/agent"
+	"belay/internal/lazyre"
 	"belay/internal/vfs"
 )
 
 // tried are the versions whose hooks, rollouts and resumes were run or captured.
 var tried = map[string]bool{"0.169.0": true, "0.171.0": true}
 
-var versionForm = regexp.MustCompile(`^\d{1,6}\.\d{1,6}\.\d{1,6}\b`)
+var versionForm = lazyre.New(`^\d{1,6}\.\d{1,6}\.\d{1,6}\b`)
 
 // Present says whether Codex is on this machine: its program is on the PATH or its home exists. The version is told where
 // the installation names it; nothing is run for it.
@@ -37,7 +37,7 @@ func (a *Agent) versionOf(program string) string {
 		text, err := vfs.ReadFile(a.fsys, filepath.Join(dir, "package.json"), 1<<20)
 		var pkg struct{ Name, Version string }
 		if err == nil && json.Unmarshal(text, &pkg) == nil && pkg.Name == "@openai/codex" {
-			return versionForm.FindString(pkg.Version)
+			return versionForm().FindString(pkg.Version)
 		}
 		dir = filepath.Dir(dir)
 	}

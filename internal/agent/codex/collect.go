@@ -2,12 +2,12 @@ package codex
 
 import (
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strings"
 
 	"belay/checkpoint"
 	"belay/internal/jsonl"
+	"belay/internal/lazyre"
 )
 
 // collector turns lines into entries and keeps the account of one Read.
@@ -237,8 +237,8 @@ func (c *collector) call(p payload, base checkpoint.Entry, input string) {
 }
 
 var (
-	exitCode = regexp.MustCompile(`(?m)^(?:Process exited with code|Exit code:) (-?\d+)$`)
-	goesOn   = regexp.MustCompile(`(?m)^Process running with session ID \d+$`)
+	exitCode = lazyre.New(`(?m)^(?:Process exited with code|Exit code:) (-?\d+)$`)
+	goesOn   = lazyre.New(`(?m)^Process running with session ID \d+$`)
 )
 
 // resultHead is how far into a result Codex's own lines about it stand.
@@ -253,7 +253,7 @@ func (c *collector) result(p payload, base checkpoint.Entry) {
 	base.Kind, base.Call, base.Output = checkpoint.EntryResult, jsonl.Clean(p.CallID), toolOutput(p.Output)
 	head, _, _ := strings.Cut(base.Output, "\nOutput:\n")
 	head = head[:min(len(head), resultHead)]
-	code := exitCode.FindStringSubmatch(head)
+	code := exitCode().FindStringSubmatch(head)
 	var old struct {
 		Output   string `json:"output"`
 		Metadata struct {
@@ -265,7 +265,7 @@ func (c *collector) result(p payload, base checkpoint.Entry) {
 		base.MadeUp = true
 	case code != nil:
 		base.Failed = code[1] != "0"
-	case goesOn.MatchString(head):
+	case goesOn().MatchString(head):
 		base.Background = true
 	case strings.HasPrefix(head, "unsupported "), strings.HasSuffix(base.Output, "aborted by user"):
 		base.Failed = true

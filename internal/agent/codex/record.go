@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"regexp"
 	"strings"
 	"time"
 
 	"belay/internal/jsonl"
+	"belay/internal/lazyre"
 )
 
 // errNoObject is a line that is JSON, maybe, but no object.
@@ -144,14 +144,14 @@ func matters(b []byte) bool {
 	if n == 0 || b[0] != '{' || b[n-1] != '}' {
 		return true // broken: to be counted, or rescued
 	}
-	m := typesOf.FindSubmatch(b[:min(n, 256)])
+	m := typesOf().FindSubmatch(b[:min(n, 256)])
 	if m == nil || !dull[string(m[1])] && !dull[string(m[2])] {
 		return true
 	}
 	return bytes.Contains(b[1:], []byte(`{"timestamp":"`)) // another record is glued to it
 }
 
-var typesOf = regexp.MustCompile(`^\{"timestamp":"[^"]*",(?:"ordinal":\d+,)?"type":"([a-z_]+)"(?:,"payload":\{"type":"([a-z_]+)")?`)
+var typesOf = lazyre.New(`^\{"timestamp":"[^"]*",(?:"ordinal":\d+,)?"type":"([a-z_]+)"(?:,"payload":\{"type":"([a-z_]+)")?`)
 
 // dull are the kinds of records that belay never looks into.
 var dull = map[string]bool{

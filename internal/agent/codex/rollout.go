@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strings"
 	"syscall"
@@ -18,6 +17,7 @@ import (
 	"belay/checkpoint"
 	"belay/internal/agent"
 	"belay/internal/jsonl"
+	"belay/internal/lazyre"
 )
 
 // ErrTooLarge is returned for a compressed rollout that would unpack to more than maxUnpacked.
@@ -31,11 +31,11 @@ const (
 )
 
 // rolloutName is the name of a live or archived rollout; after a revert the thread has another file, with a second id.
-var rolloutName = regexp.MustCompile(`^rollout-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-([0-9a-f-]{36})(?:_[0-9A-Za-z-]{1,64})?\.jsonl(\.zst)?$`)
+var rolloutName = lazyre.New(`^rollout-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-([0-9a-f-]{36})(?:_[0-9A-Za-z-]{1,64})?\.jsonl(\.zst)?$`)
 
 // threadOfName is the thread id in a rollout's name; empty for every other file.
 func threadOfName(path string) string {
-	m := rolloutName.FindStringSubmatch(filepath.Base(path))
+	m := rolloutName().FindStringSubmatch(filepath.Base(path))
 	if m == nil || !checkpoint.IsUUID(m[1]) {
 		return ""
 	}

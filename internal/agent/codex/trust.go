@@ -8,13 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"regexp"
 	"strings"
 
 	"github.com/BurntSushi/toml"
 
 	"belay/internal/agent"
 	"belay/internal/jsonedit"
+	"belay/internal/lazyre"
 )
 
 // ErrBadConfig: config.toml cannot be read, or has a form in which trust cannot be added without touching what is the
@@ -191,10 +191,10 @@ func trusted(text []byte, grants []grant) (next, bare []byte, err error) {
 }
 
 var (
-	anyHeader  = regexp.MustCompile(`^\[`)
-	hooksTable = regexp.MustCompile(`^\[\s*["']?hooks["']?\s*\]`)
-	hooksKey   = regexp.MustCompile(`^["']?hooks["']?\s*[=.]`)
-	stateKey   = regexp.MustCompile(`^["']?state["']?\s*[=.]`)
+	anyHeader  = lazyre.New(`^\[`)
+	hooksTable = lazyre.New(`^\[\s*["']?hooks["']?\s*\]`)
+	hooksKey   = lazyre.New(`^["']?hooks["']?\s*[=.]`)
+	stateKey   = lazyre.New(`^["']?state["']?\s*[=.]`)
 )
 
 // inLine says whether hooks or hooks.state are written as values, to which TOML lets nobody add a table.
@@ -202,11 +202,11 @@ func inLine(text []byte) bool {
 	key := hooksKey
 	for line := range strings.Lines(string(text)) {
 		switch line = strings.TrimSpace(line); {
-		case hooksTable.MatchString(line):
+		case hooksTable().MatchString(line):
 			key = stateKey
-		case anyHeader.MatchString(line):
+		case anyHeader().MatchString(line):
 			key = nil
-		case key != nil && key.MatchString(line):
+		case key != nil && key().MatchString(line):
 			return true
 		}
 	}

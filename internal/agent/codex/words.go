@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"belay/checkpoint"
 	"belay/internal/jsonl"
+	"belay/internal/lazyre"
 	"belay/internal/redact"
 )
 
@@ -31,8 +31,8 @@ func said(s string) string {
 // The frame of belay's own blocks, as checkpoint.Frame writes it and as it looks inside of JSON, at any depth: tools print
 // transcripts, and programs print what tools printed.
 var (
-	ownOpen  = regexp.MustCompile(`(?:<|\\+u003c)belay-record k=\\*"([^"\\<>]{1,64})\\*"(?:>|\\+u003e)`)
-	ownClose = regexp.MustCompile(`(?:<|\\+u003c)/belay-record k=\\*"([^"\\<>]{1,64})\\*"(?:>|\\+u003e)`)
+	ownOpen  = lazyre.New(`(?:<|\\+u003c)belay-record k=\\*"([^"\\<>]{1,64})\\*"(?:>|\\+u003e)`)
+	ownClose = lazyre.New(`(?:<|\\+u003c)/belay-record k=\\*"([^"\\<>]{1,64})\\*"(?:>|\\+u003e)`)
 )
 
 // withoutOwn takes belay's own blocks out of a text. A block whose end is missing goes to the end of the text: Codex cuts
@@ -43,7 +43,7 @@ func withoutOwn(s string) string {
 	}
 	var kept strings.Builder
 	for {
-		at := ownOpen.FindStringSubmatchIndex(s)
+		at := ownOpen().FindStringSubmatchIndex(s)
 		if at == nil {
 			kept.WriteString(s)
 			return kept.String()
@@ -51,7 +51,7 @@ func withoutOwn(s string) string {
 		kept.WriteString(s[:at[0]])
 		marker := s[at[2]:at[3]]
 		for s = s[at[1]:]; ; { // a block holds no closing marker but its own, unless the text was made to mislead
-			to := ownClose.FindStringSubmatchIndex(s)
+			to := ownClose().FindStringSubmatchIndex(s)
 			if to == nil {
 				return kept.String()
 			}
@@ -65,7 +65,7 @@ func withoutOwn(s string) string {
 
 // ownMarkers finds belay's own blocks in a record, in any string at any depth.
 func ownMarkers(data []byte) (markers []string) {
-	for _, m := range ownOpen.FindAllSubmatch(data, -1) {
+	for _, m := range ownOpen().FindAllSubmatch(data, -1) {
 		if marker := string(m[1]); !slices.Contains(markers, marker) {
 			markers = append(markers, marker)
 		}
@@ -105,7 +105,7 @@ func toolInput(name string, args []byte) string {
 	return words(compact.String(), checkpoint.CutTool)
 }
 
-var patchFile = regexp.MustCompile(`(?m)^\*\*\* (?:Add|Update|Delete) File: (.{1,512})$`)
+var patchFile = lazyre.New(`(?m)^\*\*\* (?:Add|Update|Delete) File: (.{1,512})$`)
 
 // patchInput wraps a patch. It is cut first, so that the whole stays JSON.
 func patchInput(patch string) string {
@@ -113,7 +113,7 @@ func patchInput(patch string) string {
 		Command string `json:"command"`
 		Path    string `json:"path,omitempty"`
 	}{Command: words(patch, checkpoint.CutTool/2)}
-	if m := patchFile.FindStringSubmatch(patch[:min(len(patch), checkpoint.CutTool)]); m != nil {
+	if m := patchFile().FindStringSubmatch(patch[:min(len(patch), checkpoint.CutTool)]); m != nil {
 		in.Path = words(m[1], maxPath)
 	}
 	b, _ := json.Marshal(in) // two strings always encode

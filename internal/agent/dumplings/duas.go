@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -34,8 +35,7 @@ type meta struct {
 	uuid    string
 	name    string
 	model   string
-	mode    string // the task that was current
-	count   int    // of messages; -1 when it is not said
+	count   int // of messages; -1 when it is not said
 }
 
 // set takes one value of a section.
@@ -57,21 +57,21 @@ func (m *meta) set(section, key, value string) {
 	}
 }
 
-// foreign is what entries say of their session: the agent's uuid, when the file was opened for another session than its key.
+// foreign is what entries say of their session: the agent's uuid, when the file was opened for no session.
 func (m *meta) foreign(session string) string {
-	if session == "" && m.uuid == "" {
-		return m.name
+	switch {
+	case session != "": // a key is a uuid, a name, or what its user chose
+		return ""
+	case m.uuid != "":
+		return m.uuid
 	}
-	if session != "" || session == m.uuid {
-		return "" // a key is a uuid, a name, or what its user chose
-	}
-	return m.uuid
+	return m.name
 }
 
 // head is what a session says of itself.
 func (m *meta) head(session string) []checkpoint.Entry {
-	e := checkpoint.Entry{Kind: checkpoint.EntryMeta, Session: m.foreign(session), Model: m.model, Mode: m.mode}
-	if e.Session == "" && e.Model == "" && e.Mode == "" {
+	e := checkpoint.Entry{Kind: checkpoint.EntryMeta, Session: m.foreign(session), Model: m.model}
+	if e.Session == "" && e.Model == "" {
 		return nil
 	}
 	return []checkpoint.Entry{e}
@@ -151,7 +151,7 @@ func walk(session string) document.Walk {
 				h.about.Losses.Oversized++
 				lines++
 			case len(bytes.TrimSpace(line)) > 0 && line[0] != '#':
-				if lines++; !whole && (lines > m.count || !h.complete(line)) {
+				if lines++; !whole && !json.Valid(line) {
 					return h.about, document.ErrBroken // the last line is being written
 				}
 				if err := h.line(line); err != nil {

@@ -49,8 +49,6 @@ type block struct {
 	Failed  bool            `json:"is_error"`
 }
 
-func (h *history) complete(line []byte) bool { return json.Valid(line) }
-
 // line takes one line of the conversation. A bad one costs that line only.
 func (h *history) line(line []byte) error {
 	var m message

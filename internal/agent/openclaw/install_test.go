@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"belay/internal/agent"
+	"belay/internal/jsonedit"
 )
 
 const settings5 = "// mine\n{\n  // agents first\n  agents: { defaults: { workspace: '/w' } },\n  \"plugins\": {\n    enabled: true, /* on */\n    load: { paths: [\n      '/other', // theirs\n    ] },\n    entries: { other: { enabled: true, }, },\n  },\n}\n"
@@ -20,6 +21,7 @@ func installed(t *testing.T, text string) (*Agent, string, agent.Paths) {
 		t.Setenv(name, "")
 	}
 	t.Setenv("HOME", home)
+	t.Setenv("PATH", "") // no openclaw of this machine's
 	path := filepath.Join(home, ".openclaw", "openclaw.json")
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
@@ -136,8 +138,36 @@ func TestInstallRefuses(t *testing.T) {
 	if err := os.Chmod(path, 0o400); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Install(p, false); !errors.Is(err, ErrReadOnly) {
+	if _, err := a.Install(p, false); !errors.Is(err, jsonedit.ErrReadOnly) {
 		t.Errorf("write-protected: got %v, want ErrReadOnly", err)
+	}
+}
+
+// TestPresent: the program's package tells its version, and Check says when that one was not tried.
+func TestPresent(t *testing.T) {
+	a, _, p := installed(t, "")
+	if v, ok := a.Present(); ok || v != "" {
+		t.Errorf("nothing is there: got %q, %v", v, ok)
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{"openclaw.mjs": "", "package.json": `{"name":"openclaw","version":"2026.10.1"}`} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bin := t.TempDir()
+	if err := os.Symlink(filepath.Join(dir, "openclaw.mjs"), filepath.Join(bin, "openclaw")); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin)
+	if v, ok := a.Present(); !ok || v != "2026.10.1" {
+		t.Errorf("got %q, %v, want 2026.10.1", v, ok)
+	}
+	if _, err := a.Install(p, false); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(a.Check(p), "; "); !strings.Contains(got, "2026.10.1 was not tried") {
+		t.Errorf("got %q, want that this version was not tried", got)
 	}
 }
 

@@ -9,13 +9,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"belay/internal/agent"
+	"belay/internal/lazyre"
 	"belay/internal/vfs"
 )
 
@@ -43,7 +43,7 @@ const (
 )
 
 // made is the line that says how many folders Install made for the file: Uninstall takes those away again.
-var made = regexp.MustCompile(`(?m)^// Folders made for it: ([0-3])$`)
+var made = lazyre.New(`(?m)^// Folders made for it: ([0-3])$`)
 
 func (a *Program) extensionPath() string { return filepath.Join(a.home, "extensions", extensionName) }
 
@@ -154,7 +154,7 @@ func (a *Program) missing() int {
 }
 
 func foldersMade(text []byte) int {
-	m := made.FindSubmatch(text)
+	m := made().FindSubmatch(text)
 	if m == nil {
 		return 0
 	}
@@ -241,7 +241,7 @@ func (a *Program) Present() (string, bool) {
 	return "", a.home != "" && err == nil && info.IsDir()
 }
 
-var versionForm = regexp.MustCompile(`^\d{1,6}\.\d{1,6}\.\d{1,6}`)
+var versionForm = lazyre.New(`^\d{1,6}\.\d{1,6}\.\d{1,6}`)
 
 // packageVersion reads the version off the installation: a package.json lies beside the program or above it.
 func (a *Program) packageVersion(program string) (string, bool) {
@@ -250,7 +250,7 @@ func (a *Program) packageVersion(program string) (string, bool) {
 		data, err := vfs.ReadFile(a.fsys, filepath.Join(dir, "package.json"), 1<<20)
 		var pkg struct{ Name, Version string }
 		if err == nil && json.Unmarshal(data, &pkg) == nil && strings.HasSuffix(pkg.Name, "/pi-coding-agent") {
-			return versionForm.FindString(pkg.Version), true
+			return versionForm().FindString(pkg.Version), true
 		}
 		dir = filepath.Dir(dir)
 	}

@@ -6,13 +6,13 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"belay/internal/agent"
 	"belay/internal/jsonl"
+	"belay/internal/lazyre"
 	"belay/internal/vfs"
 )
 
@@ -27,8 +27,8 @@ const (
 // Live names alone are transcripts. Beside them lie archives, backups, locks, traces and copies, some of which end in
 // .jsonl as well.
 var (
-	uuidName  = regexp.MustCompile(`(?i)^([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})(-topic-[A-Za-z0-9%_.!~*'()-]+)?\.jsonl$`)
-	stampName = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-\d{3}Z_([A-Za-z0-9][A-Za-z0-9._-]*)\.jsonl$`)
+	uuidName  = lazyre.New(`(?i)^([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})(-topic-[A-Za-z0-9%_.!~*'()-]+)?\.jsonl$`)
+	stampName = lazyre.New(`^\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-\d{3}Z_([A-Za-z0-9][A-Za-z0-9._-]*)\.jsonl$`)
 	notLive   = []string{".checkpoint.", ".trajectory.", ".corrupt-", ".jsonl."}
 )
 
@@ -40,10 +40,10 @@ func SessionOfName(file string) (session string, ok bool) {
 			return "", false
 		}
 	}
-	if m := uuidName.FindStringSubmatch(file); m != nil {
+	if m := uuidName().FindStringSubmatch(file); m != nil {
 		return m[1], true
 	}
-	if m := stampName.FindStringSubmatch(file); m != nil {
+	if m := stampName().FindStringSubmatch(file); m != nil {
 		return m[1], true
 	}
 	return "", false
