@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"regexp"
 	"strings"
 )
 
@@ -18,10 +17,21 @@ type Key struct {
 	Workspace string `json:"workspace,omitempty"` // only when Session is no UUID
 }
 
-var uuidForm = regexp.MustCompile(`(?i)^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
-
 // IsUUID says whether a session id is unique by its form.
-func IsUUID(id string) bool { return uuidForm.MatchString(id) }
+func IsUUID(id string) bool {
+	if len(id) != 36 {
+		return false
+	}
+	for i := range len(id) {
+		c := id[i] | 0x20 // letters in lower case
+		dash := i == 8 || i == 13 || i == 18 || i == 23
+		hex := id[i] >= '0' && id[i] <= '9' || c >= 'a' && c <= 'f'
+		if dash != (id[i] == '-') || !dash && !hex {
+			return false
+		}
+	}
+	return true
+}
 
 // NewKey builds the key of a main session; workspace is dropped when the id is unique without it.
 func NewKey(agent, account, session, workspace string) Key {

@@ -97,3 +97,16 @@ func FuzzKeyDir(f *testing.F) {
 		}
 	})
 }
+
+func TestIsUUID(t *testing.T) {
+	for id, want := range map[string]bool{
+		"11111111-1111-4111-8111-111111111111": true, "ABCDEF01-2345-6789-abcd-ef0123456789": true,
+		"": false, "main": false, "11111111-1111-4111-8111-11111111111": false, "11111111-1111-4111-8111-1111111111111": false,
+		"11111111x1111-4111-8111-111111111111": false, "1111111g-1111-4111-8111-111111111111": false, "11111111-1111-4111-8111-1111-1111111": false,
+		"\r1111111-1111-4111-8111-111111111111": false,
+	} {
+		if got := IsUUID(id); got != want {
+			t.Errorf("IsUUID(%q) = %v, want %v", id, got, want)
+		}
+	}
+}

@@ -311,7 +311,7 @@ Exit codes: 0 done, also when a gate refused; 1 failed, 2 wrong use, 3 no such s
 			if err != nil {
 				return err
 			}
-			req, err := f.target(wire.Request{Op: "verb", Event: verb, Body: body})
+			req, err := a.known(cmd.Context(), &f, wire.Request{Op: "verb", Event: verb, Body: body})
 			if err != nil {
 				return err
 			}

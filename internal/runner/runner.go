@@ -217,7 +217,7 @@ func (a *Agent) stopped(resumed <-chan struct{}) (ended bool, ws unix.WaitStatus
 		case <-resumed: // somebody wants us to go on: so the agent
 			_ = a.process.Signal(syscall.SIGCONT) // it may have ended
 			quiet = 0
-		case <-time.After(settle): // also in a stop of ours, which ends in the middle of this
+		case <-time.After(settle << min(max(quiet-2, 0), 5)): // also in a stop of ours, which ends in the middle of this
 			quiet++
 		}
 	}
