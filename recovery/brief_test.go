@@ -173,10 +173,10 @@ func TestManyOpenCalls(t *testing.T) {
 		r := b.plan(t, Options{MaxBytes: most})
 		sound(t, r, most)
 		named, told := strings.Count(r.Text, "- Bash `step-"), 0
-		last := r.Text
 		if i := strings.LastIndex(r.Text, "- and "); i >= 0 {
-			last = r.Text[i+len("- and "):]
-			fmt.Sscanf(last, "%d more", &told)
+			if _, err := fmt.Sscanf(r.Text[i:], "- and %d more", &told); err != nil {
+				t.Errorf("cap %d: the count of the others does not read: %v", most, err)
+			}
 		} else if i := strings.Index(r.Text, "- 200 calls"); i >= 0 {
 			told = 200
 		}

@@ -100,7 +100,8 @@ func (a *app) newRun(args []string, agentName, session string) *agentRun {
 func agentOf(program string) string {
 	base := filepath.Base(program)
 	for _, g := range all.All() {
-		if word, _, _ := strings.Cut(g.ResumeCommand("x"), " "); word == base || g.Name() == base {
+		word, _, _ := strings.Cut(g.ResumeCommand("x"), " ") // of some agents that is advice, and no program
+		if g.Name() == base || word == base && strings.HasPrefix(g.Name(), base) {
 			return g.Name()
 		}
 	}

@@ -263,3 +263,13 @@ func TestRunPassesFiles(t *testing.T) {
 		t.Errorf("got %q, %v", out, err)
 	}
 }
+
+func TestAgentOf(t *testing.T) {
+	for program, want := range map[string]string{
+		"claude": "claude-code", "/opt/bin/claude": "claude-code", "claude-code": "claude-code", "codex": "codex", "pi": "pi", "open": "other", "sh": "other", "": "other",
+	} {
+		if got := agentOf(program); got != want {
+			t.Errorf("agentOf(%q) = %q, want %q", program, got, want)
+		}
+	}
+}

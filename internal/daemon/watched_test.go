@@ -3,6 +3,7 @@ package daemon
 import (
 	"database/sql"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -48,8 +49,13 @@ func TestDatabaseTranscript(t *testing.T) {
 		return info.Size()
 	}
 	before := size()
-	add(1, `{"type":"message","id":"m1","message":{"role":"user","content":"words in the log","timestamp":1}}`)
-	until(t, "the words are read", func() bool { return r.session("openclaw", sessionA).CurrentTask == "words in the log" })
+	for seq, task := range []string{1: "the first words in the log", 2: "the second words in the log", 3: "the third words in the log"} {
+		if task == "" {
+			continue
+		}
+		add(seq, fmt.Sprintf(`{"type":"message","id":"m%d","message":{"role":"user","content":%q,"timestamp":%d}}`, seq, task, seq))
+		until(t, task+" are read", func() bool { return r.session("openclaw", sessionA).CurrentTask == task })
+	}
 	if now := size(); now != before {
 		t.Fatalf("the database grew from %d to %d bytes: this proves nothing of the log", before, now)
 	}

@@ -26,7 +26,7 @@ func Ident(s string) string {
 // Words makes text of the conversation safe to keep: without blocks of belay's own, control characters and secrets, and cut.
 // Markers are those of belay's own blocks.
 func Words(s string) (said string, markers []string) {
-	rest, markers := checkpoint.StripOwn(s)
+	rest, markers := stripOwn(s)
 	return redact.Cut(strings.TrimSpace(jsonl.Clean(rest)), checkpoint.CutText), markers
 }
 
@@ -48,7 +48,7 @@ func ToolText(raw json.RawMessage) string {
 
 // ToolWords is a tool's input or output that is text, safe to keep.
 func ToolWords(s string) string {
-	rest, _ := checkpoint.StripOwn(s)
+	rest, _ := stripOwn(s)
 	return redact.Cut(jsonl.Clean(rest), checkpoint.CutTool)
 }
 

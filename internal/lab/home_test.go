@@ -259,6 +259,10 @@ func (h *home) agentFiles() map[string]string {
 		if err != nil {
 			return err
 		}
+		if info.Mode()&fs.ModeSymlink != 0 { // it may lead to a folder, or out of here
+			files[path], err = os.Readlink(path)
+			return err
+		}
 		data, err := os.ReadFile(path)
 		files[path] = fmt.Sprintf("%x %v %v", sha256.Sum256(data), info.Mode(), info.ModTime())
 		return err

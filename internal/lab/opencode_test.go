@@ -32,6 +32,7 @@ func newOpencode(t *testing.T) *home {
 			h.write(".config/opencode/opencode.json", `{ "autoupdate":false, "share":"disabled",  "model":"lab/lab-model", "small_model":"lab/lab-model", "permission":{"edit":"allow","bash":"allow"},
   "provider":{"lab":{"npm":"@ai-sdk/openai-compatible","name":"lab","options":{"baseURL":"`+h.url+`/v1","apiKey":"test"},"models":{"lab-model":{"name":"Lab","limit":{"context":200000,"output":8000}}}}} }
 `)
+			h.opencodeDependency()
 		},
 		vars: func(*home) []string {
 			return []string{"OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_LSP_DOWNLOAD=1", "OPENCODE_DISABLE_SHARE=1"}
@@ -39,6 +40,15 @@ func newOpencode(t *testing.T) *home {
 		args: []string{"run", "--format", "json", "-m", "lab/lab-model"},
 		pid:  opencodePID,
 	})
+}
+
+// opencodeDependency makes the home one in which opencode has fetched what its plugins may need: at its first start it asks the
+// registry for that, and where there is no network plugins wait for minutes. belay's plugin needs nothing of it.
+func (h *home) opencodeDependency() {
+	want := `{"dependencies":{"@opencode-ai/plugin":"` + programVersion(h.t, os.Getenv(opencodeVar)) + `"}}`
+	h.write(".config/opencode/package.json", want+"\n")
+	h.write(".config/opencode/package-lock.json", `{"lockfileVersion":3,"requires":true,"packages":{"":`+want+"}}\n")
+	h.write(".config/opencode/node_modules/.keep", "")
 }
 
 // opencodePID is the native program behind npm's launcher.

@@ -215,7 +215,8 @@ func describe(info fs.FileInfo) file {
 }
 
 // makeCopy copies the database, its log and its journal. They count when none of them changed meanwhile: then no writer
-// was there, or none wrote.
+// was there, or none wrote. (Closing a file drops every lock that this process has on it, another View's too: that one
+// reads the same files, which could not be read in place either.)
 func (d *DB) makeCopy(ctx context.Context) (err error) {
 	before, err := look(d.path)
 	if err != nil {

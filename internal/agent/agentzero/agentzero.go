@@ -9,6 +9,9 @@
 //   - The extension never waits and never fails the agent. A call has one id for both witnesses: that of the message which
 //     asked for it.
 //
+// The program mostly runs in a container: belay has to run in there too, or to have its state folder and the program's in
+// both at the same paths.
+//
 // What it cannot do: a history has no times but those of the newest 1,000 log items; a call's failure is known only when the
 // program itself warns of it; a message that is taken away again (a chat that is cut back) is not taken back here.
 package agentzero

@@ -2,9 +2,10 @@ package agentzero
 
 import (
 	"encoding/json"
-	"regexp"
 	"strings"
 	"time"
+
+	"belay/internal/lazyre"
 )
 
 // toolResponse is the tool with which the model gives its final answer.
@@ -21,8 +22,8 @@ type answer struct {
 }
 
 var (
-	toolName = regexp.MustCompile(`"tool(?:_name)?"\s*:\s*"([^"\\]{1,200})"`)
-	fences   = regexp.MustCompile("^```[a-z]*\\s*|\\s*```$")
+	toolName = lazyre.New(`"tool(?:_name)?"\s*:\s*"([^"\\]{1,200})"`)
+	fences   = lazyre.New("^```[a-z]*\\s*|\\s*```$")
 )
 
 // parseAnswer reads an answer. The program forgives what is not quite JSON, so that a call in such a text is a call too.
@@ -42,12 +43,12 @@ func parseAnswer(s string) answer {
 		More json.RawMessage `json:"args"`
 	}
 	if err := json.Unmarshal([]byte(body), &a); err != nil {
-		m := toolName.FindStringSubmatch(body)
+		m := toolName().FindStringSubmatch(body)
 		if m == nil {
 			return answer{words: s}
 		}
 		a.Name = m[1]
-		if quoted, err := json.Marshal(fences.ReplaceAllString(strings.TrimSpace(s), "")); err == nil {
+		if quoted, err := json.Marshal(fences().ReplaceAllString(strings.TrimSpace(s), "")); err == nil {
 			a.Args = quoted
 		}
 	}

@@ -33,6 +33,7 @@ type chat struct {
 	about  document.About
 	id     string
 	mode   string // the context's profile
+	own    string // the agent's, which goes before it
 	agents int
 	history
 }
@@ -68,11 +69,14 @@ func (c *chat) session() string {
 
 // head is what the chat says of itself.
 func (c *chat) head() []checkpoint.Entry {
-	session := c.session()
-	if session == "" && c.mode == "" {
+	session, mode := c.session(), c.own
+	if mode == "" {
+		mode = c.mode
+	}
+	if session == "" && mode == "" {
 		return nil
 	}
-	return []checkpoint.Entry{{Kind: checkpoint.EntryMeta, Session: session, Mode: c.mode}}
+	return []checkpoint.Entry{{Kind: checkpoint.EntryMeta, Session: session, Mode: mode}}
 }
 
 func (c *chat) document(j *document.JSON) error {
@@ -107,7 +111,7 @@ func (c *chat) agent(j *document.JSON, number int) error {
 			return integer(j, &number)
 		case "profile", "agent_profile":
 			if number == c.child {
-				return word(j, &c.mode)
+				return word(j, &c.own)
 			}
 		case "history":
 			if number == c.child {

@@ -113,7 +113,7 @@ class Line:
             "lost": 1,  # events that are lost with it
         }
         with self.lock:
-            if len(self.queue) >= MOST_EVENTS:
+            while len(self.queue) >= MOST_EVENTS:
                 self.lost += self.queue.popleft()["lost"]
             self.queue.append(item)
             self.lock.notify()

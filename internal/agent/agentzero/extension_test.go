@@ -205,8 +205,8 @@ func TestCancelledTurn(t *testing.T) {
 func TestNoDaemon(t *testing.T) {
 	s := setStage(t)
 	out := s.play("alone")
-	if out.Held != 256 || out.Lost != 401-256 {
-		t.Errorf("%d held, %d lost, want 256 and %d", out.Held, out.Lost, 401-256)
+	if out.Held < 255 || out.Held > 256 || out.Held+out.Lost != 401 {
+		t.Errorf("%d held, %d lost: want 256 at most, and each of 401 in one of them", out.Held, out.Lost)
 	}
 	if out.Slowest > 200 {
 		t.Errorf("an extension held the agent up for %.0f ms", out.Slowest)

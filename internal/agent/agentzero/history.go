@@ -2,12 +2,12 @@ package agentzero
 
 import (
 	"encoding/json"
-	"regexp"
 	"strings"
 
 	"belay/checkpoint"
 	"belay/internal/document"
 	"belay/internal/jsonl"
+	"belay/internal/lazyre"
 )
 
 // history turns one agent's messages into items. The program runs one tool at a time, and writes a result behind its call
@@ -119,11 +119,11 @@ func boolWord(b bool) string {
 	return "user"
 }
 
-var toolOfResult = regexp.MustCompile(`"content": ?\{"tool_name": ?"([^"\\]{1,200})", ?"tool_result"`)
+var toolOfResult = lazyre.New(`"content": ?\{"tool_name": ?"([^"\\]{1,200})", ?"tool_result"`)
 
 // tooLarge ends the call whose result is too large to be read.
 func (h *history) tooLarge(raw []byte) {
-	if m := toolOfResult.FindSubmatch(raw[:min(len(raw), 4<<10)]); m != nil {
+	if m := toolOfResult().FindSubmatch(raw[:min(len(raw), 4<<10)]); m != nil {
 		h.close(string(m[1]))
 	}
 }

@@ -9,11 +9,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
 	"belay/internal/agent"
+	"belay/internal/lazyre"
 	"belay/internal/vfs"
 )
 
@@ -37,10 +37,10 @@ const (
 )
 
 // made is the line that says how many folders Install made for the file: Uninstall takes those away again.
-var made = regexp.MustCompile(`(?m)^# Folders made for it: ([0-3])$`)
+var made = lazyre.New(`(?m)^# Folders made for it: ([0-3])$`)
 
 // compiled is what Python leaves of the extension beside it.
-var compiled = regexp.MustCompile(`^_\d\d_belay\.[A-Za-z0-9_-]+(?:\.opt-\d)?\.pyc$`)
+var compiled = lazyre.New(`^_\d\d_belay\.[A-Za-z0-9_-]+(?:\.opt-\d)?\.pyc$`)
 
 // places are the extension's files: one for each point, which its folder names. A call's arguments are looked at before
 // the program puts real secrets in the place of their names (_10_), its result after they were taken out again.
@@ -189,7 +189,7 @@ func (a *Agent) missing(path string) int {
 }
 
 func foldersMade(text []byte) int {
-	m := made.FindSubmatch(text)
+	m := made().FindSubmatch(text)
 	if m == nil {
 		return 0
 	}
@@ -224,7 +224,7 @@ func (a *Agent) remove(path string) error {
 	if err == nil {
 		gone := 0
 		for _, e := range entries {
-			if compiled.MatchString(e.Name()) && a.fsys.Remove(filepath.Join(cache, e.Name())) == nil {
+			if compiled().MatchString(e.Name()) && a.fsys.Remove(filepath.Join(cache, e.Name())) == nil {
 				gone++
 			}
 		}

@@ -4,8 +4,11 @@ package all
 
 import (
 	"belay/internal/agent"
+	"belay/internal/agent/agentzero"
+	"belay/internal/agent/chatsession"
 	"belay/internal/agent/claude"
 	"belay/internal/agent/codex"
+	"belay/internal/agent/dumplings"
 	"belay/internal/agent/gemini"
 	"belay/internal/agent/openclaw"
 	"belay/internal/agent/opencode"
@@ -14,7 +17,7 @@ import (
 
 // All gives every agent, in the order in which they are shown. Each call makes them anew, from the environment.
 func All() []agent.Agent {
-	return []agent.Agent{claude.New(), codex.New(), gemini.New(), openclaw.New(), opencode.New(), pi.Pi()}
+	return []agent.Agent{claude.New(), codex.New(), gemini.New(), openclaw.New(), opencode.New(), pi.Pi(), agentzero.New(), dumplings.New(), chatsession.New()}
 }
 
 // ByName finds an agent by its word on the command line.

@@ -181,7 +181,7 @@ func names(path, session string) bool {
 // Recognise knows a .duas file by its first section, and a database by its table.
 func (*Agent) Recognise(head []byte) bool {
 	if bytes.HasPrefix(head, []byte(sqliteHead)) {
-		return tableForm.Match(head)
+		return tableForm().Match(head)
 	}
 	m := readHead(head)
 	return m.section && m.format != ""

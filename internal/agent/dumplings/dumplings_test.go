@@ -169,6 +169,7 @@ func TestTable(t *testing.T) {
 	b := read(t, src, "", checkpoint.ReadOptions{})
 	same(t, "first", show(b.Entries), []string{"meta small-1", "user hello", "assistant yes", "turn-end"})
 	same(t, "the newest", show(read(t, agent.Source{Path: path}, "", checkpoint.ReadOptions{}).Entries), []string{"meta small-1 two", "user more two"})
+	same(t, "the file's name", show(read(t, agent.Source{Path: path, Session: "agents"}, "", checkpoint.ReadOptions{}).Entries), []string{"meta small-1 two", "user more two"})
 	if b := read(t, agent.Source{Path: path, Session: "absent"}, "", checkpoint.ReadOptions{}); len(b.Entries) > 0 || b.Cursor != "" {
 		t.Errorf("no such row: %+v", b)
 	}

@@ -8,13 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
+	"path/filepath"
 	"strings"
 
 	"belay/checkpoint"
 	"belay/internal/agent"
 	"belay/internal/document"
 	"belay/internal/jsonl"
+	"belay/internal/lazyre"
 	"belay/internal/sqlitero"
 )
 
@@ -22,7 +23,7 @@ import (
 const maxHistory = 32 << 20
 
 // tableForm knows the store's one table by what made it, which stands in a database's first page.
-var tableForm = regexp.MustCompile(`(?i)CREATE TABLE (?:IF NOT EXISTS )?["` + "`" + `\[]?sessions["` + "`" + `\]]?\s*\(\s*["` + "`" + `\[]?key["` + "`" + `\]]?\s+TEXT[^;]*\bhistory\b`)
+var tableForm = lazyre.New(`(?i)CREATE TABLE (?:IF NOT EXISTS )?["` + "`" + `\[]?sessions["` + "`" + `\]]?\s*\(\s*["` + "`" + `\[]?key["` + "`" + `\]]?\s+TEXT[^;]*\bhistory\b`)
 
 // table reads the conversation of one row.
 type table struct {
@@ -69,15 +70,21 @@ func (t *table) Read(ctx context.Context, from checkpoint.Cursor, opt checkpoint
 	return b, nil
 }
 
-// row reads the session's row; without a session, the one that was saved last.
+// unnamed says that nobody said which session is meant: a file that is named alone lends the session its own name.
+func (t *table) unnamed() bool {
+	base := filepath.Base(t.src.Path)
+	return t.src.Session == "" || t.src.Session == strings.TrimSuffix(base, filepath.Ext(base))
+}
+
+// row reads the session's row; when nobody said which, the one that was saved last.
 func (t *table) row(ctx context.Context, tx *sqlitero.Tx) (r row, err error) {
 	const what = `select key, coalesce(meta, ''), coalesce(config, ''), coalesce(length(cast(history as blob)), 0) from sessions `
-	one := tx.QueryRowContext(ctx, what+`where key = ?`, t.src.Session)
-	if t.src.Session == "" {
-		one = tx.QueryRowContext(ctx, what+`order by saved_at desc limit 1`)
-	}
 	var size int64
-	if err := one.Scan(&r.key, &r.meta, &r.config, &size); err != nil {
+	err = tx.QueryRowContext(ctx, what+`where key = ?`, t.src.Session).Scan(&r.key, &r.meta, &r.config, &size)
+	if errors.Is(err, sql.ErrNoRows) && t.unnamed() {
+		err = tx.QueryRowContext(ctx, what+`order by saved_at desc limit 1`).Scan(&r.key, &r.meta, &r.config, &size)
+	}
+	if err != nil {
 		return r, err
 	}
 	if r.large = size > maxHistory; r.large {
@@ -103,10 +110,10 @@ func (t *table) walk(r row) document.Walk {
 	m.format = strings.Trim(string(fields.Format), `"`)
 	return func(ctx context.Context, in io.Reader, give func(document.Item) error) (document.About, error) {
 		foreign := func() string {
-			if t.src.Session == "" {
-				return document.Ident(r.key)
+			if r.key == t.src.Session {
+				return ""
 			}
-			return ""
+			return document.Ident(r.key)
 		}
 		h := newHistory(give, foreign)
 		if m.format != "" && m.format != formatVersion {

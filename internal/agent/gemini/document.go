@@ -75,6 +75,7 @@ func (d *document) read(ctx context.Context, from checkpoint.Cursor, opt checkpo
 // take reads the document and gives what is new in it.
 func (d *document) take(ctx context.Context, from checkpoint.Cursor, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
 	cur := readCursor(from)
+	other := cur.Doc == nil && from != "" // a cursor of the newer form
 	if cur.Doc == nil || from == "" {
 		cur.Doc = &docCursor{}
 	}
@@ -92,7 +93,7 @@ func (d *document) take(ctx context.Context, from checkpoint.Cursor, opt checkpo
 	case news.end.torn > 0 && (!opt.Final || known && !news.found): // being written: all of it comes with the next look
 		d.h = nil
 		return checkpoint.Batch{Cursor: from, Losses: checkpoint.Losses{Torn: news.end.torn}}, nil
-	case known && !news.found: // the conversation is another one: it is told anew
+	case known && !news.found || other: // the conversation is another one: it is told anew
 		d.h = nil
 		b, err := d.take(ctx, "", opt)
 		b.Entries = append([]checkpoint.Entry{{Op: checkpoint.Reset}}, b.Entries...)

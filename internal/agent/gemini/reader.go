@@ -116,6 +116,9 @@ func (r *reader) read(ctx context.Context, from checkpoint.Cursor, opt checkpoin
 		return r.first(batch), err
 	}
 	cur := readCursor(from)
+	if cur.Doc != nil {
+		cur = cursor{Pos: jsonl.Pos{Off: -1}} // of the older form of this session: a place that is nowhere
+	}
 	if from != r.next || r.h == nil {
 		r.h = newHistory(cur.Off == 0)
 	}

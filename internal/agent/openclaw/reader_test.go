@@ -206,6 +206,22 @@ func TestFirstSight(t *testing.T) {
 	}
 }
 
+func TestRecognise(t *testing.T) {
+	data, err := os.ReadFile("testdata/openclaw-agent-schema23.generated.sqlite")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		head string
+		want bool
+	}{"the database": {string(data[:64<<10]), true}, "another database": {"SQLite format 3\x00 nothing of the kind", false},
+		"a file": {header + `{"customType":"openclaw.cache-ttl","parentId":null}`, true}, "nothing": {"", false}} {
+		if got := New().Recognise([]byte(c.head)); got != c.want {
+			t.Errorf("%s: got %v, want %v", name, got, c.want)
+		}
+	}
+}
+
 // TestBranch: what was said on a branch that was left is taken back, as in a file.
 func TestBranch(t *testing.T) {
 	s := newStore(t, filepath.Join(t.TempDir(), databaseName), schema23)

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"path/filepath"
+	"regexp"
 	"slices"
 
 	"belay/internal/agent"
@@ -82,8 +83,14 @@ func locate(ctx context.Context, path string, q agent.Query) (list []agent.Found
 	return list, err
 }
 
-// Recognise says whether a file begins as a database of opencode does: its schema lies near its beginning, and other programs
-// have databases too.
+// sessionForm is the form of opencode's session ids: a time and random letters.
+var sessionForm = regexp.MustCompile(`ses_[0-9a-f]{12}[0-9A-Za-z]{14}`)
+
+// Recognise says whether a file begins as a database of opencode does. Its schema may lie far behind; ids of sessions stand
+// near the beginning once there is one.
 func (a *Agent) Recognise(head []byte) bool {
-	return bytes.HasPrefix(head, []byte("SQLite format 3\x00")) && bytes.Contains(head, []byte("slug")) && bytes.Contains(head, []byte("project_id"))
+	return bytes.HasPrefix(head, []byte("SQLite format 3\x00")) && sessionForm.Match(head)
 }
+
+// Watch names the database and its log.
+func (a *Agent) Watch(path string) []string { return []string{path, path + "-wal"} }

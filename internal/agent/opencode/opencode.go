@@ -47,6 +47,7 @@ var (
 	_ agent.Agent      = (*Agent)(nil)
 	_ agent.Installer  = (*Agent)(nil)
 	_ agent.Recogniser = (*Agent)(nil)
+	_ agent.Watched    = (*Agent)(nil)
 )
 
 // New gives opencode as the environment of this process describes it.

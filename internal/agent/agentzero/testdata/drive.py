@@ -192,8 +192,10 @@ async def main():
             loop = LoopData()
             a.user("prompt %d" % n)
             await a.call("monologue_start", loop_data=loop)
-        out["held"] = len(sys.modules["_belay_line"].line.queue)
-        out["lost"] = sys.modules["_belay_line"].line.lost
+        held = sys.modules["_belay_line"].line
+        with held.lock:
+            out["held"] = sum(i["event"] != "dropped" for i in held.queue)
+            out["lost"] = held.lost + sum(i["lost"] for i in held.queue if i["event"] == "dropped")
     elif SCENE == "broken":  # nothing is as the extension knows it
         a.history = a.last_user_message = a.config = None
         for point in ("monologue_start", "message_loop_prompts_after", "tool_execute_before", "tool_execute_after", "monologue_end"):

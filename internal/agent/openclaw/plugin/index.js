@@ -68,7 +68,7 @@ function makeShared(uid) {
 		sessions: new Recent(), // session id -> { workspace, model, key, agent, opened, busy, late }
 		byKey: new Recent(), // session key -> session id
 		children: new Recent(), // session key of a sub-agent -> { session_id, session_key, child }
-		seen: new Recent(), // events, as they come twice when register() ran twice
+		seen: new Recent(), // event -> the registration that tells it: all of them hear of each
 		turns: new Recent(), // run id -> { by, text }: the registration that answers for it, and its answer
 		workspace: undefined, // of the gateway
 	};
@@ -121,12 +121,11 @@ function register(api) {
 		return all.line.send(event, { ...who, ...body }, who.workspace, done, urgent);
 	}
 
-	/** Says whether an event is here for the first time: all that register() was given is called. */
-	function first(event, ...parts) {
+	/** Says whether an event is this registration's to tell: the one that hears of it first tells it, each time it comes. */
+	function mine(event, ...parts) {
 		const key = [event, ...parts].join("\0");
-		if (all.seen.has(key)) return false;
-		all.seen.set(key, true);
-		return true;
+		if (!all.seen.has(key)) all.seen.set(key, me);
+		return all.seen.get(key) === me;
 	}
 
 	function on(name, handler) {
@@ -168,8 +167,8 @@ function register(api) {
 			if (!id) return undefined;
 			const turn = all.turns.get(ctx.runId);
 			if (turn) return turn.by === me && turn.text ? { prependContext: turn.text } : undefined; // built again after a failure
-			const mine = { by: me, text: "" };
-			if (ctx.runId) all.turns.set(ctx.runId, mine);
+			const now = { by: me, text: "" };
+			if (ctx.runId) all.turns.set(ctx.runId, now);
 			const s = know(all, id, ctx);
 			s.ended = false;
 			const persons = (ctx.trigger === undefined || ctx.trigger === "user") && !/:subagent:/.test(ctx.sessionKey ?? "");
@@ -184,20 +183,20 @@ function register(api) {
 				if (word) s.late = word;
 			};
 			tell("before_prompt_build", ctx, id, { prompt: bound(event.prompt) }, persons ? late : undefined);
-			mine.text = text;
+			now.text = text;
 			if (text) return { prependContext: text };
 		} catch {} // the turn goes on without
 		return undefined;
 	});
 
 	on("before_tool_call", (event, ctx) => {
-		if (!first("before_tool_call", event.runId ?? ctx.runId, event.toolCallId)) return undefined;
+		if (!mine("before_tool_call", event.runId ?? ctx.runId, event.toolCallId)) return undefined;
 		tell("before_tool_call", ctx, ctx.sessionId, { toolCallId: event.toolCallId, toolName: event.toolName, params: boundValue(event.params) });
 		return undefined;
 	});
 
 	on("after_tool_call", (event, ctx) => {
-		if (!first("after_tool_call", event.runId ?? ctx.runId, event.toolCallId)) return;
+		if (!mine("after_tool_call", event.runId ?? ctx.runId, event.toolCallId)) return;
 		const body = { toolCallId: event.toolCallId, toolName: event.toolName, error: errorText(event.error) };
 		body.content = words(typeof event.result === "string" ? event.result : event.result?.content);
 		body.status = event.result?.details?.status;
@@ -207,7 +206,7 @@ function register(api) {
 
 	on("agent_end", (event, ctx) => {
 		const run = event.runId ?? ctx.runId;
-		if (!first("agent_end", run ?? Math.random())) return;
+		if (!mine("agent_end", run ?? Math.random())) return;
 		if (ctx.sessionId) know(all, ctx.sessionId, ctx).busy = false;
 		tell("agent_end", { ...ctx, runId: run }, ctx.sessionId, {
 			success: event.success !== false,
