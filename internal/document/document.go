@@ -39,6 +39,7 @@ const (
 	pageItems    = 2000    // of one Read
 	pageBytes    = 8 << 20 // of one Read
 	restless     = 2 * time.Second
+	liveFor      = 10 * time.Second // after a change, a turn's end is no history
 )
 
 // Item is one message of a document.
@@ -173,11 +174,27 @@ func (r *Reader) Read(ctx context.Context, from checkpoint.Cursor, opt checkpoin
 		// It was rewritten in place under our eyes; the change calls for another Read.
 		return checkpoint.Batch{Cursor: from, Losses: checkpoint.Losses{Torn: max(now.size, 1)}}, nil
 	}
+	if b.First && !opt.Whole && !opt.Final && time.Since(now.changed) < liveFor {
+		b = withoutLastEnd(b)
+	}
 	r.next, r.look = b.Cursor, now
 	if b.More {
 		r.next = ""
 	}
 	return b, nil
+}
+
+// withoutLastEnd leaves the end of the last turn to the next Read. What first sight tells is history and no round; but when
+// the file was written just now, that turn ended now, and is one.
+func withoutLastEnd(b checkpoint.Batch) checkpoint.Batch {
+	last := len(b.Entries) - 1
+	cur, ok := readCursor(b.Cursor)
+	if last < 0 || b.Entries[last].Kind != checkpoint.EntryTurnEnd || !ok || len(cur.Ring) == 0 {
+		return b
+	}
+	cur.Ring[len(cur.Ring)-1].Hash ^= 1 // as if the message had not been whole: it comes again
+	b.Entries, b.Cursor, b.More = b.Entries[:last], cur.encode(), true
+	return b
 }
 
 // tooLarge counts, once, a file that is not read.

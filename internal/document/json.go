@@ -212,17 +212,19 @@ func (j *JSON) quoted(limit int, raw []byte, over bool) ([]byte, bool, error) {
 		}
 		begin := j.pos
 		ended := false
-		for j.pos < j.end && !ended {
-			c := j.buf[j.pos]
-			j.pos++
-			switch {
-			case escaped:
+		for i, c := range j.buf[j.pos:j.end] {
+			if escaped {
 				escaped = false
-			case c == '\\':
+			} else if c == '\\' {
 				escaped = true
-			case c == '"':
+			} else if c == '"' {
 				ended = true
+				j.pos += i + 1
+				break
 			}
+		}
+		if !ended {
+			j.pos = j.end
 		}
 		part := j.buf[begin:j.pos]
 		if room := max(limit-len(raw), 0); room < len(part) {
@@ -268,10 +270,7 @@ func (t *text) Read(p []byte) (n int, err error) {
 		if t.err != nil {
 			break
 		}
-		for j := t.j; n < len(p) && j.pos < j.end && j.buf[j.pos] != '"' && j.buf[j.pos] != '\\'; n++ {
-			p[n] = j.buf[j.pos]
-			j.pos++
-		}
+		n += t.plain(p[n:])
 		if n == len(p) {
 			break
 		}
@@ -295,6 +294,22 @@ func (t *text) Read(p []byte) (n int, err error) {
 		return n, nil
 	}
 	return 0, t.err
+}
+
+// plain copies what needs no resolving, as far as it is at hand.
+func (t *text) plain(p []byte) int {
+	from := t.j.buf[t.j.pos:t.j.end]
+	from = from[:min(len(from), len(p))]
+	n := len(from)
+	for i, c := range from {
+		if c == '"' || c == '\\' {
+			n = i
+			break
+		}
+	}
+	copy(p, from[:n])
+	t.j.pos += n
+	return n
 }
 
 // escape resolves what follows a backslash.

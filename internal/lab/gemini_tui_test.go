@@ -114,6 +114,30 @@ func (a *terminal) press(keys ...string) {
 	}
 }
 
+// say types a line and waits until it was taken. A busy program may take the line's end for a part of pasted text, so it is
+// pressed again until then: at an empty prompt it does nothing.
+func (a *terminal) say(line string, taken func() bool) {
+	a.h.t.Helper()
+	a.press(line)
+	a.h.until("the program takes "+line, func() bool {
+		a.press("\r")
+		return taken()
+	})
+}
+
+// quit ends the program as a person does.
+func (a *terminal) quit() {
+	a.h.t.Helper()
+	a.say("/quit", func() bool {
+		select {
+		case <-a.done:
+			return true
+		default:
+			return false
+		}
+	})
+}
+
 // geminiAtPrompt runs Gemini CLI in a terminal up to its prompt, when so many sessions are known.
 func (h *home) geminiAtPrompt(sessions int) *terminal {
 	h.t.Helper()
@@ -137,8 +161,7 @@ func TestGeminiKilledInToolThenTerminal(t *testing.T) {
 	for _, prompt := range []string{"please go on", "and on"} {
 		h.model.Script(Turn{Text: "I look at what was done."})
 		from := len(h.model.Main())
-		term.press(prompt, "\r")
-		h.until("the model is asked", func() bool { return len(h.model.Main()) > from })
+		term.say(prompt, func() bool { return len(h.model.Main()) > from })
 		geminiToldInDoubt(t, h.model.Main()[from])
 		h.until("the round ends", func() bool { return h.status(h.newest()).State == "idle" })
 	}
@@ -146,8 +169,7 @@ func TestGeminiKilledInToolThenTerminal(t *testing.T) {
 	if st := h.status(session); st.MessageCount != 2 {
 		t.Errorf("got %d rounds, want 2: the brief is none", st.MessageCount)
 	}
-	term.press("/quit", "\r")
-	term.wait()
+	term.quit()
 }
 
 // TestGeminiInTerminal: a person's day at the screen: a turn, a tool broken off by Esc, a new session by /clear, the end.
@@ -155,29 +177,24 @@ func TestGeminiInTerminal(t *testing.T) {
 	h := newGemini(t)
 	a := h.geminiAtPrompt(1)
 	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{geminiShell(quick)}}, Turn{Text: "The first round is done."})
-	a.press("please start the work", "\r")
-	h.until("the first round ends", func() bool { return len(h.sessions()) == 1 && h.status(h.newest()).MessageCount == 1 })
+	a.say("please start the work", func() bool { return h.status(h.newest()).MessageCount == 1 })
 	session := h.newest()
 	h.model.Script(Turn{Text: "Now a long command.", Calls: []Call{geminiShell(slow)}}, Turn{Text: "The long command is over."})
-	a.press("and a long one", "\r")
-	h.until("the long command starts", func() bool { return exists(h.proj + "/started.flag") })
+	a.say("and a long one", func() bool { return exists(h.proj + "/started.flag") })
 	a.press("\x1b")
 	h.until("the broken off turn is over", func() bool {
 		st := h.status(session)
 		return st.MessageCount == 2 && len(st.OpenCalls) == 0
 	})
 	h.oneOfEach(session, map[string]checkpoint.CallState{"echo": checkpoint.CallDone, "touch": checkpoint.CallFailed})
-	a.press("/clear", "\r")
-	h.until("the session ends and another begins", func() bool { return h.status(session).State == "ended" && len(h.sessions()) == 2 })
+	a.say("/clear", func() bool { return h.status(session).State == "ended" && len(h.sessions()) == 2 })
 	a.press("") // the screen is drawn anew
 	h.model.Script(Turn{Text: "Another subject it is."})
-	a.press("another subject", "\r")
-	h.until("the new session has a round", func() bool { return h.newest() != session && h.status(h.newest()).MessageCount == 1 })
+	a.say("another subject", func() bool { return h.newest() != session && h.status(h.newest()).MessageCount == 1 })
 	list := h.model.Main()
 	if r := list[len(list)-1]; r.Count(record) != 0 || r.Count("please start the work") != 0 {
 		t.Errorf("after /clear: got %d records, want nothing of before\n%s", r.Count(record), said(r))
 	}
-	a.press("/quit", "\r")
-	a.wait()
+	a.quit()
 	h.until("the end is seen", func() bool { return h.status(h.newest()).State == "ended" })
 }

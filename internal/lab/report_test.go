@@ -69,3 +69,14 @@ func TestCaseWords(t *testing.T) {
 		}
 	}
 }
+
+// TestThePageIsOurs: nothing in docs/agents.md was written by hand.
+func TestThePageIsOurs(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "agents.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := writePage(readPage(string(text))); string(text) != want {
+		t.Errorf("docs/agents.md is\n%s\nwant what scripts/lab --report writes:\n%s", text, want)
+	}
+}

@@ -2,4 +2,4 @@
 
 package agentzero
 
-const hugeChat = 32 << 20 // the race detector is slow, and memory is not measured under it
+const hugeChat = 12 << 20 // the race detector is slow, and memory is not measured under it

@@ -1,6 +1,7 @@
 package agentzero
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -76,6 +77,10 @@ func put(t testing.TB, path, text string) {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	old := time.Now().Add(-time.Hour) // what was written just now is told in another way: see document
+	if err := os.Chtimes(path, old, old); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -288,7 +293,7 @@ func TestHalfFiles(t *testing.T) {
 	src := agent.Source{Path: path, Session: "aB3dE6gH"}
 	put(t, path, string(data))
 	all := read(t, src, "", checkpoint.ReadOptions{Whole: true})
-	for n := 0; n < len(data); n += 7 {
+	for n := 0; n < len(data); n += 31 {
 		put(t, path, string(data[:n]))
 		if b := read(t, src, all.Cursor, checkpoint.ReadOptions{}); len(b.Entries) > 0 || b.Cursor != all.Cursor || b.Losses.Torn == 0 {
 			t.Fatalf("cut at %d: %v, torn %d", n, show(b.Entries), b.Losses.Torn)
@@ -336,11 +341,12 @@ func TestReadingChangesNothing(t *testing.T) {
 // bigChat writes a chat of about so many bytes, most of it in tool results.
 func bigChat(t testing.TB, path string, size int) {
 	t.Helper()
-	f, err := os.Create(path)
+	file, err := os.Create(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	defer file.Close()
+	f := bufio.NewWriterSize(file, 1<<20)
 	line := strings.Repeat(`words \\\"quoted\\\" and a line\\n`, 60)
 	io.WriteString(f, `{"id": "big00000", "type": "user", "agents": [{"number": 0, "data": {}, "history": "{\"_cls\": \"History\", \"bulks\": [], \"topics\": [{\"_cls\": \"Topic\", \"messages\": [`)
 	for n := 0; n*len(line) < size; n++ {
@@ -351,6 +357,9 @@ func bigChat(t testing.TB, path string, size int) {
 		fmt.Fprintf(f, `%s{\"_cls\": \"Message\", \"id\": \"u%d\", \"ai\": false, \"content\": {\"user_message\": \"question %d\"}}, {\"_cls\": \"Message\", \"id\": \"r%d\", \"ai\": true, \"content\": \"%s\"}`, comma, n, n, n, line)
 	}
 	if _, err := io.WriteString(f, `]}], \"current\": {\"_cls\": \"Topic\", \"messages\": []}}"}], "log": {"guid": "g", "logs": []}}`); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Flush(); err != nil {
 		t.Fatal(err)
 	}
 }

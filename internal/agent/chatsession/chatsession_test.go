@@ -96,12 +96,38 @@ func TestRewrites(t *testing.T) {
 		{strings.Replace(whole, "Please find me a train to Graz...", "another title", 1), []string{"user And back? \"Sunday\" – für zwei.", "assistant At 16:35, two seats.", "turn-end"}},
 		{whole, nil},
 	} {
-		if err := os.WriteFile(path, []byte(s.file), 0o600); err != nil {
+		old := time.Now().Add(-time.Hour)
+		if err := errors.Join(os.WriteFile(path, []byte(s.file), 0o600), os.Chtimes(path, old, old)); err != nil {
 			t.Fatal(err)
 		}
 		b := read(t, agent.Source{Path: path, Session: session}, cur, checkpoint.ReadOptions{})
 		same(t, fmt.Sprint("step ", i), show(b.Entries), s.want)
 		cur = b.Cursor
+	}
+}
+
+// The turn that ends in a file that was written just now is no history: its end is told behind first sight.
+func TestFirstRoundCounts(t *testing.T) {
+	data, err := os.ReadFile(handmade)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), session+".json")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	state := checkpoint.NewState(checkpoint.NewKey(name, "", session, ""))
+	r := New().Open(agent.Source{Path: path, Session: session})
+	for more, n := true, 0; more && n < 5; n++ {
+		b, err := r.Read(context.Background(), state.Cursor, checkpoint.ReadOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		state.Apply(checkpoint.Event{Seq: uint64(n + 1), At: time.Now(), Key: state.Key, Kind: checkpoint.EventEntries, Entries: b.Entries, Cursor: b.Cursor, Losses: &b.Losses, First: b.First, Skipped: b.Skipped})
+		more = b.More
+	}
+	if state.Rounds != 1 || len(state.Messages) != 4 {
+		t.Errorf("%d rounds and %d messages, want the last turn alone to count, and 4", state.Rounds, len(state.Messages))
 	}
 }
 

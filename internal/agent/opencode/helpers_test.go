@@ -55,8 +55,8 @@ func newWriter(t testing.TB, log bool, pragmas ...string) *writer {
 	}
 	db.SetMaxOpenConns(1)
 	w.db = db
-	t.Cleanup(func() { _ = db.Close() }) // a test may have closed it
-	for _, p := range pragmas {
+	t.Cleanup(func() { _ = db.Close() })                                  // a test may have closed it
+	for _, p := range append([]string{"synchronous = off"}, pragmas...) { // what is proved here is not the disk
 		w.exec("pragma " + p)
 	}
 	w.exec(schema)

@@ -133,6 +133,9 @@ func started(p payload, e checkpoint.Event) []checkpoint.Event {
 		return []checkpoint.Event{toParent(e, checkpoint.EventChildStart), e}
 	}
 	switch p.Source {
+	case "clear": // a new conversation in a process that had one
+		e.Source = p.Source
+		return []checkpoint.Event{e}
 	case "startup", "resume", "fork":
 		e.Source = p.Source
 	}

@@ -35,6 +35,10 @@ func tried() []string { return []string{"1.18.33"} }
 //go:embed plugin.js
 var plugin []byte
 
+// dependency is what opencode itself puts beside plugins, once, whether they need it (belay's does not) or not. Where npm does
+// not answer that takes minutes.
+const dependency = "@opencode-ai/plugin"
+
 const (
 	pluginName = "belay.js"
 	maxPlugin  = 1 << 20
@@ -128,6 +132,9 @@ func (a *Agent) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
 	}
 	path := a.pluginPath()
 	c := agent.Change{Path: path, Action: "create", Detail: fmt.Sprintf("plugin for %d events", len(a.Events()))}
+	if !a.isDir(filepath.Join(a.config, "node_modules")) {
+		c.Detail += "; at its next start opencode fetches " + dependency + " from npm, and every plugin waits for that"
+	}
 	switch {
 	case bytes.Equal(old, next):
 		c.Action = "keep"

@@ -50,36 +50,43 @@ func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error
 	return nil, errors.Join(errs...)
 }
 
+// maxSessions bounds a search through one database.
+const maxSessions = 5000
+
 func locate(ctx context.Context, path string, q agent.Query) (list []agent.Found, err error) {
 	db := sqlitero.Open(path)
 	defer func() { err = errors.Join(err, db.Close()) }()
+	var all []agent.Found
 	err = db.View(ctx, func(tx *sqlitero.Tx) error {
-		list = nil
-		rows, err := tx.QueryContext(ctx, `select id, coalesce(parent_id, ''), directory, time_updated from session
-			where (?1 = '' and parent_id is null or id = ?1) order by time_updated desc limit 5000`, q.Session)
+		all = nil
+		rows, err := tx.QueryContext(ctx, `select id, directory, time_updated from session
+			where (?1 = '' and parent_id is null or id = ?1) order by time_updated desc limit ?2`, q.Session, maxSessions)
 		if err != nil {
 			return err
 		}
-		err = each(rows, func(scan func(...any) error) error {
-			var id, parent, dir string
+		return each(rows, func(scan func(...any) error) error {
+			f := agent.Found{Source: agent.Source{Path: path}}
 			var updated sql.NullFloat64
-			if err := scan(&id, &parent, &dir, &updated); err != nil {
-				return err
-			}
-			f := agent.Found{Source: agent.Source{Path: path, Session: id}, Workspace: realPath(dir), Changed: stamp(updated.Float64)}
-			if q.Workspace == "" || f.Workspace == q.Workspace {
-				list = append(list, f)
-			}
-			if len(list) >= q.Most {
-				return errEnough
-			}
-			return nil
+			err := scan(&f.Session, &f.Workspace, &updated)
+			f.Changed = stamp(updated.Float64)
+			all = append(all, f)
+			return err
 		})
-		if errors.Is(err, errEnough) {
-			return nil
-		}
-		return err
 	})
+	real := map[string]string{} // links are followed once, and not while the database is held
+	for _, f := range all {
+		dir, known := real[f.Workspace]
+		if !known {
+			dir = realPath(f.Workspace)
+			real[f.Workspace] = dir
+		}
+		if f.Workspace = dir; q.Workspace == "" || dir == q.Workspace {
+			list = append(list, f)
+		}
+		if len(list) >= q.Most {
+			break
+		}
+	}
 	return list, err
 }
 

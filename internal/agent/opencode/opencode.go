@@ -15,7 +15,9 @@
 //
 // What it cannot do: words that were streaming when the program was killed are nowhere but in the plugin's process; a session
 // read by its message and part tables does not tell of messages that were taken back; what an undo hides is taken back only
-// when opencode removes it, with the next prompt; the files of versions before SQLite are not read.
+// when opencode removes it, with the next prompt; the files of versions before SQLite are not read; the newer form of records
+// that opencode is trying out (session.next) is not read. At the first start with a plugin, whosever it is, opencode waits until
+// it has fetched a package of its own from npm: without a network that takes minutes, and belay cannot change it.
 package opencode
 
 import (

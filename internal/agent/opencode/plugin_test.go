@@ -1,0 +1,151 @@
+package opencode
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"belay/internal/agent"
+	"belay/internal/wire"
+)
+
+// drive plays opencode: it loads the plugin and does with it what the real program does in a turn with a command, a helper and
+// an error, as captured. It prints the parts of the first prompt, as the plugin leaves them.
+const drive = `
+const { BelayPlugin, ...rest } = await import(process.argv[2]);
+if (Object.keys(rest).length) throw new Error("the plugin exports more than itself: opencode would call it");
+const asked = [];
+const client = { session: { get: async ({ path }) => (asked.push(path.id), { data: { id: path.id, directory: "/proj", parentID: path.id === "ses_c" ? "ses_a" : undefined } }) } };
+const p = await BelayPlugin({ client, directory: "/proj" });
+const event = (type, properties) => p.event({ event: { type, properties } });
+const tool = (sessionID, id, status, more) => event("message.part.updated", { sessionID, part: { id, sessionID, messageID: "msg_2", type: "tool", tool: "bash", callID: "call_1", state: { status, input: { command: "ls" }, ...more } } });
+await event("session.created", { info: { id: "ses_a", directory: "/proj", model: { id: "m" } } });
+const parts = [{ id: "prt_22daf36f7001DoZFo20XW11XLt", type: "text", text: "do it" }];
+await p["chat.message"]({ sessionID: "ses_a" }, { message: { id: "msg_1", model: { modelID: "m" } }, parts });
+await event("message.updated", { info: { id: "msg_2", sessionID: "ses_a", role: "assistant", modelID: "m" } });
+await tool("ses_a", "prt_1", "pending");
+await tool("ses_a", "prt_1", "running");
+await tool("ses_a", "prt_1", "running", { metadata: { output: "a" } });
+await tool("ses_a", "prt_1", "completed", { output: "a.txt", metadata: { exit: 0 } });
+await tool("ses_a", "prt_1", "completed", { output: "a.txt", metadata: { exit: 0 }, time: { compacted: 1 } });
+await p["chat.message"]({ sessionID: "ses_c", agent: "general" }, { message: { id: "msg_c" }, parts: [{ type: "text", text: "help" }] });
+await event("session.idle", { sessionID: "ses_c" });
+await event("message.part.updated", { part: { id: "prt_2", sessionID: "ses_a", messageID: "msg_2", type: "text", text: "done" } });
+await event("session.idle", { sessionID: "ses_a" });
+await event("session.idle", { sessionID: "ses_a" });
+await p["chat.message"]({ sessionID: "ses_a" }, { message: { id: "msg_3" }, parts: [{ type: "text", text: "again" }] });
+await event("session.error", { sessionID: "ses_a", error: { name: "APIError", data: { message: "no" } } });
+await event("session.idle", { sessionID: "ses_a" });
+await event("nonsense", undefined);
+await event("message.updated", undefined);
+await p.dispose();
+console.log(JSON.stringify({ parts, asked }));
+`
+
+// TestPlugin runs the plugin in Node against a daemon of the test: what it sends is what Decode takes, once each and in order.
+func TestPlugin(t *testing.T) {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("node is not here")
+	}
+	dir, err := os.MkdirTemp("", "oc-") // short: a socket's path has a bound
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	text, err := render(agent.Paths{Hook: filepath.Join(dir, "absent")}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string][]byte{"plugin.mjs": text, "drive.mjs": []byte(drive)} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := net.Listen("unix", filepath.Join(dir, "belay.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan []string, 1)
+	go func() { got <- serve(l) }()
+	cmd := exec.Command(node, filepath.Join(dir, "drive.mjs"), filepath.Join(dir, "plugin.mjs"))
+	cmd.Env = []string{"BELAY_STATE_DIR=" + dir, "HOME=" + dir, "PATH=" + os.Getenv("PATH"), "OPENCODE_DB=x.db"}
+	out, err := cmd.Output()
+	_ = l.Close() // the server ends by it
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	want := []string{"start startup; owed", "prompt do it", `tool-start call=prt_1 bash in={"command":"ls"}`, `tool-end call=prt_1 bash in={"command":"ls"} out=a.txt`,
+		"child-start child=ses_c; start parent=ses_a of=ses_c", "prompt help of=ses_c", "stop of=ses_c; child-end child=ses_c; end parent=ses_a of=ses_c",
+		"stop done", "prompt again", "stop failed APIError: no", "end dispose"}
+	if list := <-got; strings.Join(list, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(list, "\n"), strings.Join(want, "\n"))
+	}
+	var end struct {
+		Parts []struct {
+			ID, Text, MessageID string
+			Synthetic           bool
+		}
+		Asked []string
+	}
+	if err := json.Unmarshal(out, &end); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if p := end.Parts; len(p) != 2 || p[1].Text != "the brief" || !p[1].Synthetic || p[1].MessageID != "msg_1" || p[1].ID <= p[0].ID || len(p[1].ID) != len(p[0].ID) {
+		t.Errorf("the prompt's parts: got %+v, want the brief after the person's words", p)
+	}
+	if strings.Join(end.Asked, " ") != "ses_c" {
+		t.Errorf("opencode was asked for %v, want the session that it did not tell of", end.Asked)
+	}
+}
+
+// serve answers one connection as the daemon does, with a brief for the first prompt, and gives what each event means.
+func serve(l net.Listener) (list []string) {
+	c, err := l.Accept()
+	if err != nil {
+		return []string{err.Error()}
+	}
+	defer c.Close()
+	r := bufio.NewReader(c)
+	brief := "the brief"
+	for {
+		line, err := r.ReadBytes('\n')
+		if err != nil {
+			return list
+		}
+		var q wire.Request
+		if err := json.Unmarshal(line, &q); err != nil || q.Op != "hook" || q.Agent != name || q.ID == "" || q.PID == 0 {
+			return append(list, fmt.Sprintf("bad request %s: %v", line, err))
+		}
+		payload := make([]byte, q.Len)
+		if _, err := io.ReadFull(r, payload); err != nil {
+			return append(list, err.Error())
+		}
+		in, err := New().Decode(agent.Hook{Event: q.Event, Payload: payload, Cwd: q.Workspace})
+		var said []string
+		for _, e := range in.Events {
+			said = append(said, showEvent(e))
+		}
+		if err != nil {
+			said = append(said, err.Error())
+		}
+		list = append(list, strings.Join(said, "; "))
+		body := ""
+		if in.Ask == agent.AskCarry {
+			body, brief = brief, ""
+		}
+		var reply bytes.Buffer
+		fmt.Fprintf(&reply, `{"ok":true,"kept":"disk","len":%d}`+"\n%s", len(body), body)
+		if _, err := c.Write(reply.Bytes()); err != nil {
+			return append(list, err.Error())
+		}
+	}
+}
