@@ -225,6 +225,7 @@ func (s *State) endTurn(t *Turn, o Outcome, f *Effect, quiet bool) {
 		return
 	}
 	t.Ended, t.Outcome = true, o
+	quiet = quiet && !t.Hook // a turn that a hook told of is lived through, whoever tells of its end
 	if s.Chain {
 		s.Chain, f.ChainEnd = false, !quiet
 	}
