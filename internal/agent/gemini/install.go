@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
 	"belay/internal/agent"
 	"belay/internal/jsonedit"
+	"belay/internal/lazyre"
 )
 
 // Errors of Install and Uninstall. The settings file is as it was after any of them.
@@ -66,7 +66,7 @@ func hooks() jsonedit.Hooks {
 }
 
 // commandLine is a command as belay writes it: the program, plain or quoted, and at its end the agent and the event.
-var commandLine = regexp.MustCompile(`^(?:exec +)?(?:'((?:[^']|'\\'')*)'|([^\s']+)) (?:.* )?` + name + ` +([A-Za-z]+)$`)
+var commandLine = lazyre.New(`^(?:exec +)?(?:'((?:[^']|'\\'')*)'|([^\s']+)) (?:.* )?` + name + ` +([A-Za-z]+)$`)
 
 // isOwn recognises a hook of belay's by what it starts, at any path: a wrapper of the user's around belay-hook is the user's.
 func isOwn(raw []byte) bool {
@@ -81,7 +81,7 @@ func started(raw []byte) (program, event string, ok bool) {
 	if json.Unmarshal(raw, &h) != nil && h.Command == "" || h.Type != "command" {
 		return "", "", false
 	}
-	m := commandLine.FindStringSubmatch(h.Command)
+	m := commandLine().FindStringSubmatch(h.Command)
 	if m == nil {
 		return "", "", false
 	}

@@ -10,13 +10,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"belay/internal/agent"
 	"belay/internal/jsonl"
+	"belay/internal/lazyre"
 )
 
 const (
@@ -28,7 +28,7 @@ const (
 
 // fileName is the name of a main transcript: minute and the first characters of the session id. Copies that the program
 // sets aside have longer names.
-var fileName = regexp.MustCompile(`^session-.*-([A-Za-z0-9_-]{1,8})\.jsonl?$`)
+var fileName = lazyre.New(`^session-.*-([A-Za-z0-9_-]{1,8})\.jsonl?$`)
 
 type liveEntry struct {
 	path    string
@@ -107,7 +107,7 @@ func chats(dir, session string) (files []liveEntry) {
 		return nil // not there, or not for us
 	}
 	for _, n := range names {
-		m := fileName.FindStringSubmatch(n.Name())
+		m := fileName().FindStringSubmatch(n.Name())
 		if m == nil || session != "" && !strings.HasPrefix(session, m[1]) {
 			continue
 		}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/jsonl"
+	"belay/internal/lazyre"
 	"belay/internal/redact"
 )
 
@@ -42,7 +42,7 @@ const (
 const environmentID = "d04923d38bb0f6017037e74183378ef4"
 
 // command is a line that the program carries out itself and the model never sees.
-var command = regexp.MustCompile(`^[/?][A-Za-z][A-Za-z0-9:_-]*(?:\s|$)`)
+var command = lazyre.New(`^[/?][A-Za-z][A-Za-z0-9:_-]*(?:\s|$)`)
 
 // personal is what a person said in a user message; aside is set for a command to the program. Hook and transcript go
 // through it alike, so that both tell of one prompt with the same words.
@@ -64,7 +64,7 @@ func personal(raw string) (said string, aside bool) {
 		return "", false
 	}
 	said = strings.TrimSpace(words(raw, checkpoint.CutText))
-	return said, command.MatchString(said)
+	return said, command().MatchString(said)
 }
 
 // words makes text fit to keep: without blocks of belay's own, control characters and secrets, and cut to most bytes.
@@ -88,8 +88,8 @@ const (
 )
 
 var (
-	ownOpen  = regexp.MustCompile(lt + `belay-record k=` + quote + `([^"\\<>&]{1,64})` + quote + gt)
-	ownClose = regexp.MustCompile(lt + `/belay-record k=` + quote + `([^"\\<>&]{1,64})` + quote + gt)
+	ownOpen  = lazyre.New(lt + `belay-record k=` + quote + `([^"\\<>&]{1,64})` + quote + gt)
+	ownClose = lazyre.New(lt + `/belay-record k=` + quote + `([^"\\<>&]{1,64})` + quote + gt)
 )
 
 // withoutOwn takes belay's own blocks out of a text. A block whose end is missing goes to the end of the text.
@@ -99,7 +99,7 @@ func withoutOwn(s string) string {
 	}
 	var kept strings.Builder
 	for {
-		at := ownOpen.FindStringSubmatchIndex(s)
+		at := ownOpen().FindStringSubmatchIndex(s)
 		if at == nil {
 			kept.WriteString(s)
 			return kept.String()
@@ -107,7 +107,7 @@ func withoutOwn(s string) string {
 		kept.WriteString(s[:at[0]])
 		marker := s[at[2]:at[3]]
 		for s = s[at[1]:]; ; { // a block holds no closing marker but its own, unless the text was made to mislead
-			to := ownClose.FindStringSubmatchIndex(s)
+			to := ownClose().FindStringSubmatchIndex(s)
 			if to == nil {
 				return kept.String()
 			}
@@ -124,7 +124,7 @@ func ownMarkers(s string) (markers []string) {
 	if !strings.Contains(s, "belay-record") {
 		return nil
 	}
-	for _, m := range ownOpen.FindAllStringSubmatch(s, -1) {
+	for _, m := range ownOpen().FindAllStringSubmatch(s, -1) {
 		if !slices.Contains(markers, m[1]) {
 			markers = append(markers, m[1])
 		}
@@ -151,21 +151,21 @@ func toolText(raw json.RawMessage) string {
 // What the shell tool writes of a command that did not end well; the program itself calls such a call a success. The line
 // of an exit code stands at the end, before the process group.
 var (
-	exitCode     = regexp.MustCompile(`(?m)^(?:Exit Code: [1-9][0-9]*|Exit Code: -[0-9]+|Signal: \S+)$`)
-	cutShort     = regexp.MustCompile(`(?m)^Command was (?:automatically )?cancelled `)
-	inBackground = regexp.MustCompile(`(?m)^Command moved to background \(PID: `)
+	exitCode     = lazyre.New(`(?m)^(?:Exit Code: [1-9][0-9]*|Exit Code: -[0-9]+|Signal: \S+)$`)
+	cutShort     = lazyre.New(`(?m)^Command was (?:automatically )?cancelled `)
+	inBackground = lazyre.New(`(?m)^Command moved to background \(PID: `)
 )
 
 const shellTool = "run_shell_command"
 
 // commandFailed says whether a shell tool's output tells of a failure.
 func commandFailed(tool, output string) bool {
-	return tool == shellTool && (exitCode.MatchString(output[max(len(output)-512, 0):]) || cutShort.MatchString(output[:min(len(output), 512)]))
+	return tool == shellTool && (exitCode().MatchString(output[max(len(output)-512, 0):]) || cutShort().MatchString(output[:min(len(output), 512)]))
 }
 
 // commandGoesOn says whether a shell tool's output tells that the command runs on.
 func commandGoesOn(tool, output string) bool {
-	return tool == shellTool && inBackground.MatchString(output[:min(len(output), 512)])
+	return tool == shellTool && inBackground().MatchString(output[:min(len(output), 512)])
 }
 
 // stamp is a time of the program's, or zero.

@@ -9,13 +9,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"belay/internal/agent"
+	"belay/internal/lazyre"
 	"belay/internal/vfs"
 )
 
@@ -47,7 +47,7 @@ const (
 )
 
 // made is the line that says how many folders Install made for the file: Uninstall takes those away again.
-var made = regexp.MustCompile(`(?m)^// Folders made for it: ([0-3])$`)
+var made = lazyre.New(`(?m)^// Folders made for it: ([0-3])$`)
 
 // pluginPath is where the plugin is, or belongs. opencode looks into both of its folders: the one that is there is taken, and
 // the one that older versions know as well is made.
@@ -180,7 +180,7 @@ func (a *Agent) missing() int {
 }
 
 func foldersMade(text []byte) int {
-	m := made.FindSubmatch(text)
+	m := made().FindSubmatch(text)
 	if m == nil {
 		return 0
 	}
@@ -262,7 +262,7 @@ func (a *Agent) Present() (string, bool) {
 	return "", a.config != "" && a.isDir(a.config) || a.data != "" && a.isDir(a.data)
 }
 
-var versionForm = regexp.MustCompile(`^\d{1,6}\.\d{1,6}\.\d{1,6}`)
+var versionForm = lazyre.New(`^\d{1,6}\.\d{1,6}\.\d{1,6}`)
 
 // packageVersion reads the version off an installation with npm: a package.json lies above the program.
 func (a *Agent) packageVersion(program string) string {
@@ -271,7 +271,7 @@ func (a *Agent) packageVersion(program string) string {
 		data, err := vfs.ReadFile(a.fsys, filepath.Join(dir, "package.json"), 1<<20)
 		var pkg struct{ Name, Version string }
 		if err == nil && json.Unmarshal(data, &pkg) == nil && strings.HasPrefix(pkg.Name, name) {
-			return versionForm.FindString(pkg.Version)
+			return versionForm().FindString(pkg.Version)
 		}
 		dir = filepath.Dir(dir)
 	}

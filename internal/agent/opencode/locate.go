@@ -6,10 +6,10 @@ import (
 	"database/sql"
 	"errors"
 	"path/filepath"
-	"regexp"
 	"slices"
 
 	"belay/internal/agent"
+	"belay/internal/lazyre"
 	"belay/internal/sqlitero"
 )
 
@@ -91,12 +91,12 @@ func locate(ctx context.Context, path string, q agent.Query) (list []agent.Found
 }
 
 // sessionForm is the form of opencode's session ids: a time and random letters.
-var sessionForm = regexp.MustCompile(`ses_[0-9a-f]{12}[0-9A-Za-z]{14}`)
+var sessionForm = lazyre.New(`ses_[0-9a-f]{12}[0-9A-Za-z]{14}`)
 
 // Recognise says whether a file begins as a database of opencode does. Its schema may lie far behind; ids of sessions stand
 // near the beginning once there is one.
 func (a *Agent) Recognise(head []byte) bool {
-	return bytes.HasPrefix(head, []byte("SQLite format 3\x00")) && sessionForm.Match(head)
+	return bytes.HasPrefix(head, []byte("SQLite format 3\x00")) && sessionForm().Match(head)
 }
 
 // Watch names the database and its log.
