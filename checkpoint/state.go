@@ -128,6 +128,7 @@ type Ending struct {
 	Reason string    `json:"reason,omitempty"`
 	InTurn bool      `json:"in_turn,omitempty"` // a prompt without its answer, or an open call
 	Gone   bool      `json:"gone,omitempty"`    // its process is gone
+	Told   bool      `json:"told,omitempty"`    // its parent told why
 }
 
 // Given is a brief that reached a client.
@@ -409,7 +410,7 @@ func (s *State) lateEnd(e Event) {
 // exit folds the end of the agent's process.
 func (s *State) exit(e Event) Effect {
 	if !s.Live {
-		return Effect{} // it had said good-bye, or its death is known
+		return s.laterWord(e) // it had said good-bye, or its death is known
 	}
 	if e.Proc != nil && s.Proc != nil && *e.Proc != *s.Proc {
 		return Effect{} // the session lives on in another process
@@ -417,6 +418,17 @@ func (s *State) exit(e Event) Effect {
 	var f Effect
 	s.die(e.At, e.Reason, true, &f)
 	return f
+}
+
+// laterWord takes the reason of a death from who knows it better: the daemon's watch sees that a process is gone, its parent a
+// moment later by which signal or for want of memory.
+func (s *State) laterWord(e Event) Effect {
+	if s.Ending == nil || !s.Ending.Gone || e.Reason == "" || e.Proc == nil || s.Proc == nil || *e.Proc != *s.Proc || s.Ending.Reason == e.Reason || s.Ending.Told {
+		return Effect{}
+	}
+	s.Ending.Reason, s.Ending.Told = e.Reason, true
+	s.News++
+	return Effect{Force: CauseExit}
 }
 
 // die marks an end without a good-bye: what was open is in doubt from now on.
