@@ -9,7 +9,7 @@ func TestTheParentsWordOnADeathStays(t *testing.T) {
 	s.Apply(Event{Seq: 1, Kind: EventStart, Proc: p})
 	s.Apply(Event{Seq: 2, Kind: EventPrompt, Text: "go", Proc: p})
 	s.Apply(Event{Seq: 3, Kind: EventExit, Proc: p, Reason: "its process is gone"})
-	f := s.Apply(Event{Seq: 4, Kind: EventExit, Proc: p, Reason: "killed by SIGKILL: out of memory"})
+	f := s.Apply(Event{Seq: 4, Kind: EventExit, Reason: "killed by SIGKILL: out of memory"})
 	if s.Deaths != 1 || s.Ending.Reason != "killed by SIGKILL: out of memory" || f.Force != CauseExit {
 		t.Errorf("got %d deaths, reason %q, force %q; want one death with its parent's reason and a FULL that holds it", s.Deaths, s.Ending.Reason, f.Force)
 	}

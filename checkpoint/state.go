@@ -423,8 +423,8 @@ func (s *State) exit(e Event) Effect {
 // laterWord takes the reason of a death from who knows it better: the daemon's watch sees that a process is gone, its parent a
 // moment later by which signal or for want of memory.
 func (s *State) laterWord(e Event) Effect {
-	if s.Ending == nil || !s.Ending.Gone || e.Reason == "" || e.Proc == nil || s.Proc == nil || *e.Proc != *s.Proc || s.Ending.Reason == e.Reason || s.Ending.Told {
-		return Effect{}
+	if s.Ending == nil || !s.Ending.Gone || s.Ending.Told || e.Proc != nil || e.Reason == "" || e.At.Sub(s.Ending.At) > time.Minute {
+		return Effect{} // the watch names the process; a parent's word does not
 	}
 	s.Ending.Reason, s.Ending.Told = e.Reason, true
 	s.News++
