@@ -64,7 +64,8 @@ func TestScripts(t *testing.T) {
 			e.Setenv("STATE", filepath.Join(home, ".local", "state", "belay"))
 			e.Defer(func() {
 				stopDaemon(filepath.Join(home, ".local", "state", "belay"))
-				stopDaemon(filepath.Join(e.WorkDir, "st")) // the other folder that a script may use
+				stopDaemon(filepath.Join(e.WorkDir, "st"))              // the other folder that a script may use
+				stopDaemon(filepath.Join(e.WorkDir, "plain.txt", "st")) // no folder can be there: its daemon listens at the second place
 			})
 			return os.MkdirAll(home, 0o700)
 		},
