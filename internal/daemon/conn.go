@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -44,7 +45,7 @@ func (d *Daemon) serve(ctx context.Context, l net.Listener) {
 			continue
 		}
 		u := c.(*net.UnixConn) //nolint:errcheck // a unix listener gives nothing else
-		if !peerIsUs(u) {
+		if uid, err := wire.PeerUID(u); err != nil || uid != os.Getuid() {
 			d.counts.refused.Add(1)
 			_ = c.Close() // not one of ours: nothing is owed to it
 			continue

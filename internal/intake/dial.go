@@ -49,7 +49,7 @@ func dial(ctx context.Context, place string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	uid, err := peerUID(conn.(*net.UnixConn))
+	uid, err := wire.PeerUID(conn.(*net.UnixConn))
 	if err == nil && uid != os.Getuid() {
 		err = fmt.Errorf("dial %s: peer is user %d: %w", place, uid, ErrUntrusted)
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"time"
 )
 
@@ -31,11 +32,26 @@ func Dial(ctx context.Context, stateDir, socket string) (*Conn, error) {
 		var d net.Dialer
 		c, err := d.DialContext(ctx, "unix", place)
 		if err == nil {
+			err = ours(c)
+		}
+		if err == nil {
 			return &Conn{c, bufio.NewReader(c)}, nil
 		}
 		errs = append(errs, err)
 	}
 	return nil, fmt.Errorf("%w: %w", ErrNoDaemon, errors.Join(errs...))
+}
+
+// ours refuses a listener that another user runs: it would be told what our agents say.
+func ours(c net.Conn) error {
+	uid, err := PeerUID(c.(*net.UnixConn)) // a dialler of "unix" gives nothing else
+	if err == nil && uid != os.Getuid() {
+		err = fmt.Errorf("%s is another user's (%d)", c.RemoteAddr(), uid)
+	}
+	if err != nil {
+		return errors.Join(err, c.Close())
+	}
+	return nil
 }
 
 // Close ends the connection.

@@ -1,4 +1,4 @@
-package intake
+package wire
 
 import (
 	"net"
@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerUID asks the kernel who is on the other side.
-func peerUID(c *net.UnixConn) (uid int, err error) {
+// PeerUID asks the kernel which user is on the other side of a connection. Both sides ask: a stranger must not be talked to.
+func PeerUID(c *net.UnixConn) (uid int, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return 0, err
