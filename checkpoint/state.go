@@ -398,12 +398,16 @@ func (s *State) end(e Event) Effect {
 }
 
 // lateEnd folds a good-bye in that comes when the end is known already: a second one, or one that the end of the process
-// overtook. It counts no second death.
+// overtook. It counts no second death. Once the events that came late have closed all that seemed to be broken off, the
+// death was none.
 func (s *State) lateEnd(e Event) {
-	if s.Ending.Clean || s.Ending.InTurn {
+	if s.Ending.Clean || s.InTurn() || len(s.InDoubt()) > 0 {
 		return
 	}
-	s.Ending.Clean, s.Ending.Reason = true, e.Reason
+	if s.Ending.Gone {
+		s.Deaths--
+	}
+	s.Ending.Clean, s.Ending.InTurn, s.Ending.Reason = true, false, e.Reason
 	s.News++
 }
 

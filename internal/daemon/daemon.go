@@ -53,6 +53,7 @@ type Daemon struct {
 	root      os.FileInfo   // the state folder as it was then
 	gone      chan struct{} // told when the socket or the state folder was removed
 	spooled   chan struct{} // told when the spool may hold something
+	drain     sync.Mutex    // one drain at a time: its files are in order
 	builds    chan struct{} // a place for each checkpoint that is being written
 	big       chan struct{} // a place for each big payload
 

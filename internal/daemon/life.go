@@ -53,6 +53,9 @@ func (d *Daemon) waitFor(p checkpoint.Proc) {
 		if err != nil || d.life.Err() != nil {
 			return
 		}
+		// What the agent said before its end may still lie in the spool: its good-bye, most of all. A spool that cannot be
+		// read holds no death back.
+		_, _ = d.drainOnce(d.life)
 		for _, s := range d.active() {
 			s.do(d.life, func() {
 				if s.state.Live && s.state.Proc != nil && *s.state.Proc == p {

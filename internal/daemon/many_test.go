@@ -170,6 +170,35 @@ func TestC13APoisonedSpoolFileIsSetAside(t *testing.T) {
 	until(t, "it is counted as dropped", func() bool { return r.count("dropped") == 1 })
 }
 
+// The agent ended well while no daemon ran: its last words and its good-bye lie in the spool when the next daemon sees that the
+// process is gone.
+func TestASpooledGoodByeIsNoDeath(t *testing.T) {
+	dir := tempDir(t)
+	r := start(t, dir)
+	pid, kill := agentProcess(t)
+	r.event("s", wire.Event{Kind: "start", PID: pid})
+	r.event("s", wire.Event{Kind: "prompt", Text: "deploy it", PID: pid})
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range []wire.Event{{Kind: "stop", Text: "It is deployed.", PID: pid}, {Kind: "end", Reason: "exit", PID: pid}} {
+		req := eventRequest("s", e)
+		req.ID, req.Spooled = e.Kind, time.Now().UnixMilli()
+		if _, err := spool.Write(vfs.OS{}, filepath.Join(dir, "spool"), spool.DefaultLimits(), mustJSON(t, req), nil, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kill()
+	r = start(t, dir)
+	until(t, "the spool is empty", func() bool {
+		names, err := filepath.Glob(filepath.Join(dir, "spool", "*-*"))
+		return err == nil && len(names) == 0
+	})
+	if got := r.session("tester", "s"); got.State != "ended" || got.MessageCount != 1 {
+		t.Errorf("the session is %q with %d rounds, want ended with 1", got.State, got.MessageCount)
+	}
+}
+
 func TestG04TotalBudget(t *testing.T) {
 	r := start(t, tempDir(t), func(d *Daemon) {
 		d.times.idleAfter, d.opt.TotalBytes = 20*time.Millisecond, 60<<10

@@ -41,6 +41,8 @@ func (d *Daemon) drainSpool(ctx context.Context) {
 
 // drainOnce empties the spool. Checkpoints wait until then: only the latest state of each session is worth one.
 func (d *Daemon) drainOnce(ctx context.Context) (int, error) {
+	d.drain.Lock()
+	defer d.drain.Unlock()
 	d.counts.draining.Store(true)
 	n, err := spool.Drain(ctx, d.opt.FS, d.dir.Spool(), func(header, payload []byte) error {
 		return d.takeSpooled(ctx, header, payload)
