@@ -181,10 +181,10 @@ func TestASpooledGoodByeIsNoDeath(t *testing.T) {
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range []wire.Event{{Kind: "stop", Text: "It is deployed.", PID: pid}, {Kind: "end", Reason: "exit", PID: pid}} {
+	for i, e := range []wire.Event{{Kind: "stop", Text: "It is deployed.", PID: pid}, {Kind: "end", Reason: "exit", PID: pid}} {
 		req := eventRequest("s", e)
 		req.ID, req.Spooled = e.Kind, time.Now().UnixMilli()
-		if _, err := spool.Write(vfs.OS{}, filepath.Join(dir, "spool"), spool.DefaultLimits(), mustJSON(t, req), nil, time.Now()); err != nil {
+		if _, err := spool.Write(vfs.OS{}, filepath.Join(dir, "spool"), spool.DefaultLimits(), mustJSON(t, req), nil, time.Now().Add(time.Duration(i)*time.Millisecond)); err != nil {
 			t.Fatal(err)
 		}
 	}
