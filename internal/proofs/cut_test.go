@@ -19,6 +19,8 @@ import (
 	"belay/checkpoint/filestore"
 	"belay/internal/agent"
 	"belay/internal/agent/all"
+	"belay/internal/audit/audittest"
+	"belay/internal/foreign"
 	"belay/internal/lookup"
 	"belay/internal/redact"
 	"belay/internal/statedir"
@@ -205,6 +207,7 @@ func checkpointAt(t *testing.T, f lookup.Folder, agentName, file string, earlier
 	if err := f.Dir.SaveState(saved); err != nil {
 		t.Fatal(err)
 	}
+	audittest.Whole(t, f.Dir.Root)
 	// Grown in place, as agents do: the same file.
 	out, err := os.OpenFile(file, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
@@ -350,7 +353,7 @@ func conversation(agentName string, rec map[string]any) ([]block, string) {
 
 // norm compares texts without quoting, layout and what belay takes out of them.
 func norm(s string) string {
-	rest, _ := checkpoint.StripOwn(s)
+	rest := foreign.WithoutOwn(s)
 	return letters(redact.Text(rest))
 }
 

@@ -8,6 +8,8 @@ import (
 	"belay/internal/agent/chatsession"
 	"belay/internal/agent/claude"
 	"belay/internal/agent/codex"
+	"belay/internal/agent/copilot"
+	"belay/internal/agent/cursor"
 	"belay/internal/agent/dumplings"
 	"belay/internal/agent/gemini"
 	"belay/internal/agent/openclaw"
@@ -17,7 +19,7 @@ import (
 
 // All gives every agent, in the order in which they are shown. Each call makes them anew, from the environment.
 func All() []agent.Agent {
-	return []agent.Agent{claude.New(), codex.New(), gemini.New(), openclaw.New(), opencode.New(), pi.Pi(), agentzero.New(), dumplings.New(), chatsession.New()}
+	return []agent.Agent{claude.New(), codex.New(), gemini.New(), openclaw.New(), opencode.New(), pi.Pi(), cursor.New(), copilot.New(), agentzero.New(), dumplings.New(), chatsession.New()}
 }
 
 // ByName finds an agent by its word on the command line.

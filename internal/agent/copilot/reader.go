@@ -1,0 +1,181 @@
+package copilot
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"belay/checkpoint"
+	"belay/internal/document"
+	"belay/internal/foreign"
+	"belay/internal/jsonl"
+	"belay/internal/records"
+)
+
+// known is what is remembered from one record to the next.
+type known struct {
+	Session string `json:"s,omitempty"` // the file's own, when it was opened for another
+	Asked   bool   `json:"a,omitempty"` // the model's newest message asked for tools: the turn goes on
+}
+
+var errNoObject = errors.New("not an object")
+
+// record is one line: a chain by parentId, which nothing has to follow as it is never branched.
+type record struct {
+	Type      string `json:"type"`
+	ID        string `json:"id"`
+	Timestamp string `json:"timestamp"`
+	Ephemeral bool   `json:"ephemeral"` // of the stream of pieces: the whole follows
+	Data      data   `json:"data"`
+}
+
+// data holds what belay reads of every kind of record; the record's Type says which fields count.
+type data struct {
+	Session string          `json:"sessionId"`
+	Context foreign.Payload `json:"context"` // cwd
+
+	Message     string `json:"messageId"`
+	Content     string `json:"content"`
+	Transformed string `json:"transformedContent"` // as the model gets it
+	Requests    []struct {
+		Call string          `json:"toolCallId"`
+		Name string          `json:"name"`
+		Args json.RawMessage `json:"arguments"`
+	} `json:"toolRequests"`
+
+	Call    string          `json:"toolCallId"`
+	Tool    string          `json:"toolName"`
+	Args    json.RawMessage `json:"arguments"`
+	Success *bool           `json:"success"`
+	Result  struct {
+		Content json.RawMessage `json:"content"`
+	} `json:"result"`
+	Error struct {
+		Message string `json:"message"`
+	} `json:"error"`
+	Within string `json:"parentToolCallId"` // of a sub-agent: the call that started it
+
+	Summary string `json:"summaryContent"`
+}
+
+// form is what the lines of a session's events mean; asked is the session that the file was opened for.
+func form(asked string) records.Form[known] {
+	return records.Form[known]{
+		Key: "type",
+		ID: func(line []byte) string {
+			var rec struct{ ID string }
+			_ = jsonl.Decode(line, &rec) // a line that is no record has no id
+			return rec.ID
+		},
+		Line: func(k *known, l jsonl.Line) ([]checkpoint.Entry, error) {
+			var rec record
+			if l.Data[0] != '{' {
+				return nil, errNoObject
+			}
+			if err := jsonl.Decode(l.Data, &rec); err != nil {
+				return nil, err
+			}
+			if rec.Ephemeral {
+				return nil, nil
+			}
+			list := k.entries(rec, asked)
+			for i := range list {
+				list[i].At, list[i].Session = rec.at(), k.Session
+				list[i].Child = document.Ident(rec.Data.Within)
+			}
+			return list, nil
+		},
+	}
+}
+
+// at is the record's stamp, or zero.
+func (r record) at() time.Time {
+	t, err := time.Parse(time.RFC3339, r.Timestamp)
+	if err != nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+// entries gives what a record comes to.
+func (k *known) entries(rec record, asked string) []checkpoint.Entry {
+	id, d := document.Ident(rec.ID), rec.Data
+	one := func(e checkpoint.Entry) []checkpoint.Entry { return []checkpoint.Entry{e} }
+	switch rec.Type {
+	case "session.start", "session.resume":
+		if own := document.Ident(d.Session); own != "" && own != asked {
+			k.Session = own
+		}
+		if work := foreign.RealPath(d.Context.Path("cwd")); work != "" {
+			return one(checkpoint.Entry{ID: id, Kind: checkpoint.EntryMeta, Workspace: work})
+		}
+	case "user.message":
+		list := document.Said(id, "", time.Time{}, d.Content)
+		_, markers := document.Words(d.Transformed)
+		for _, m := range markers {
+			list = append(list, checkpoint.Entry{ID: m, Kind: checkpoint.EntryOwn})
+		}
+		return list
+	case "assistant.message":
+		return k.answer(id, d)
+	case "tool.execution_start":
+		return call(d.Call, d.Tool, d.Args)
+	case "tool.execution_complete":
+		if d.Call != "" {
+			return one(d.result())
+		}
+	case "assistant.turn_end":
+		// The program counts each answer of the model's as a turn; a round ends with the one that asks for nothing.
+		if !k.Asked && d.Within == "" {
+			return one(checkpoint.Entry{ID: id, Kind: checkpoint.EntryTurnEnd})
+		}
+	case "abort":
+		return one(checkpoint.Entry{ID: id, Kind: checkpoint.EntryInterrupt})
+	case "session.compaction_complete":
+		if d.Success == nil || *d.Success {
+			text, _ := document.Words(d.Summary)
+			return one(checkpoint.Entry{ID: id, Kind: checkpoint.EntryCompaction, Text: text})
+		}
+	}
+	return nil
+}
+
+// answer gives the model's words and the calls that it asks for.
+func (k *known) answer(id string, d data) []checkpoint.Entry {
+	if d.Within == "" {
+		k.Asked = len(d.Requests) > 0
+	}
+	var list []checkpoint.Entry
+	text, _ := document.Words(d.Content)
+	if text != "" {
+		list = append(list, checkpoint.Entry{ID: id, Kind: checkpoint.EntryAssistant, Text: text})
+	}
+	for _, r := range d.Requests {
+		list = append(list, call(r.Call, r.Name, r.Args)...)
+	}
+	return list
+}
+
+// call is the same entry whichever of its two records tells it.
+func call(id, tool string, args json.RawMessage) []checkpoint.Entry {
+	if id = document.Ident(id); id == "" {
+		return nil
+	}
+	return []checkpoint.Entry{{ID: "call:" + id, Kind: checkpoint.EntryCall, Call: id, Name: document.Ident(tool), Input: document.ToolText(args)}}
+}
+
+func (d data) result() checkpoint.Entry {
+	id := document.Ident(d.Call)
+	e := checkpoint.Entry{ID: "result:" + id, Kind: checkpoint.EntryResult, Call: id, Output: document.ToolText(d.Result.Content)}
+	if e.Failed = d.Success != nil && !*d.Success; e.Failed && e.Output == "" {
+		e.Output = document.ToolWords(d.Error.Message)
+	}
+	return e
+}
+
+// Recognise knows a session's file by its first record.
+func (*Agent) Recognise(head []byte) bool {
+	first, _, _ := bytes.Cut(head, []byte("\n"))
+	return bytes.Contains(first, []byte(`"session.start"`)) && bytes.Contains(first, []byte(`"copilotVersion"`))
+}

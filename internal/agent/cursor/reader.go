@@ -1,0 +1,158 @@
+package cursor
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"belay/checkpoint"
+	"belay/internal/document"
+	"belay/internal/jsonedit"
+	"belay/internal/jsonl"
+	"belay/internal/records"
+)
+
+// form is what the lines of an agent transcript mean.
+var form = records.Form[pending]{Line: line, Key: "role"}
+
+// pending are the calls of the newest record, which the file does not show to have ended.
+type pending struct {
+	Record string `json:"r,omitempty"` // its name
+	Calls  int    `json:"n,omitempty"`
+}
+
+// maxCalls bounds how many calls of one record count.
+const maxCalls = 1000
+
+var errNoObject = errors.New("not an object")
+
+// record is one line.
+type record struct {
+	Role    string `json:"role"` // user, assistant
+	Message struct {
+		Content content `json:"content"`
+	} `json:"message"`
+}
+
+// block is one piece of a message.
+type block struct {
+	Type  string          `json:"type"` // text, tool_use
+	Text  string          `json:"text"`
+	Name  string          `json:"name"`
+	Input json.RawMessage `json:"input"`
+}
+
+// content is a list of blocks; a string stands for one of text, and anything else for none.
+type content []block
+
+func (c *content) UnmarshalJSON(b []byte) error {
+	switch b[0] {
+	case '"':
+		one := block{Type: "text"}
+		err := json.Unmarshal(b, &one.Text)
+		*c = content{one}
+		return err
+	case '[':
+		var list []block
+		err := jsonl.Decode(b, &list)
+		*c = list
+		return err
+	}
+	*c = nil
+	return nil
+}
+
+func (c content) text() string {
+	var parts []string
+	for _, b := range c {
+		if b.Type == "text" && b.Text != "" {
+			parts = append(parts, b.Text)
+		}
+	}
+	return strings.Join(parts, "\n")
+}
+
+// line takes one line of the file. A record of another kind means nothing.
+func line(p *pending, l jsonl.Line) ([]checkpoint.Entry, error) {
+	var rec record
+	if l.Data[0] != '{' {
+		return nil, errNoObject
+	}
+	if err := jsonl.Decode(l.Data, &rec); err != nil {
+		return nil, err
+	}
+	id := "l" + strconv.FormatInt(l.Off, 36) + "." + strconv.FormatUint(checkpoint.Hash(string(l.Data)), 36)
+	switch rec.Role {
+	case "user":
+		return append(p.end(true), document.Said(id, "", time.Time{}, asked(rec.Message.Content.text()))...), nil
+	case "assistant":
+		return append(p.end(false), p.answer(id, rec.Message.Content)...), nil
+	}
+	return nil, nil
+}
+
+// end closes the calls before a record. When it is a person's words that follow them, nobody knows how they ended: they were
+// stopped, or the program died and the person came back.
+func (p *pending) end(unknown bool) []checkpoint.Entry {
+	var list []checkpoint.Entry
+	for i := range min(p.Calls, maxCalls) {
+		call := callID(p.Record, i)
+		list = append(list, checkpoint.Entry{ID: "end:" + call, Kind: checkpoint.EntryResult, Call: call, MadeUp: unknown})
+	}
+	*p = pending{}
+	return list
+}
+
+func callID(record string, i int) string { return record + "." + strconv.Itoa(i+1) }
+
+// answer gives the model's words and the calls that it asked for.
+func (p *pending) answer(id string, c content) []checkpoint.Entry {
+	text, markers := document.Words(c.text())
+	var list []checkpoint.Entry
+	for _, m := range markers {
+		list = append(list, checkpoint.Entry{ID: m, Kind: checkpoint.EntryOwn})
+	}
+	if text != "" {
+		list = append(list, checkpoint.Entry{ID: id, Kind: checkpoint.EntryAssistant, Text: text})
+	}
+	p.Record = id
+	for _, b := range c {
+		if b.Type != "tool_use" || p.Calls == maxCalls {
+			continue
+		}
+		call := callID(id, p.Calls)
+		p.Calls++
+		list = append(list, checkpoint.Entry{ID: call, Kind: checkpoint.EntryCall, Call: call, Name: document.Ident(b.Name), Input: document.ToolText(b.Input)})
+	}
+	return list
+}
+
+// asked takes a person's words out of what Cursor puts around them.
+func asked(s string) string {
+	const open, closing = "<user_query>", "</user_query>"
+	if _, rest, ok := strings.Cut(s, open); ok {
+		if i := strings.LastIndex(rest, closing); i >= 0 {
+			return rest[:i]
+		}
+		return rest
+	}
+	return s
+}
+
+// Recognise knows a transcript by its first record, which has a role and a message and nothing else.
+func (*Agent) Recognise(head []byte) bool {
+	head = bytes.TrimLeft(bytes.TrimPrefix(head, []byte(jsonedit.BOM)), " \t\r\n\x00")
+	first, _, _ := bytes.Cut(head, []byte("\n"))
+	if len(first) == 0 || first[0] != '{' {
+		return false
+	}
+	members, _ := jsonedit.Members(first, 0)
+	if len(members) != 2 || members[0].Key != "role" || members[1].Key != "message" {
+		return false
+	}
+	message := first[members[1].Value:]
+	return bytes.HasPrefix(message, []byte("{")) && bytes.Contains(message, []byte(`"content"`))
+}
