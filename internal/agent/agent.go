@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"belay/checkpoint"
+	"belay/internal/vfs"
+	"belay/internal/examine"
 )
 
 // ErrNotOurs is returned by Decode for a payload that is none of this agent's. Any other error means that it is ours and
@@ -58,8 +60,9 @@ type Limits struct {
 	Repairs bool
 	// LateText is set when the hook of a turn's end comes before the last answer is in the transcript.
 	LateText bool
-	// FalseCompaction is set when the hook before a compaction also fires without one: it goes under the time gate.
-	FalseCompaction bool
+	// QuietCompaction is set when no hook comes after a compaction: the brief for it goes out with the next event that can
+	// carry one.
+	QuietCompaction bool
 }
 
 // Source names one transcript.
@@ -125,6 +128,12 @@ type Installer interface {
 	Check(p Paths) []string
 }
 
+// Portable is the part of an Installer that writes to any disk: a test of its faults gives it one that fails.
+type Portable interface {
+	// OnDisk makes all that Install and Uninstall write go to another disk than the real one.
+	OnDisk(fsys vfs.FS)
+}
+
 // Truster is the part of an Agent that runs hooks only once a person has said that they may: Trust says so in the agent's
 // own settings, for belay's hooks as Install wrote them and for nothing else. It is called only when a person asks for it.
 // It is idempotent, changes nothing when dryRun is set, and Uninstall takes back what it wrote.
@@ -143,4 +152,11 @@ type Recogniser interface {
 type Watched interface {
 	// Watch names the files that change when the transcript at path does; none for one that is just the file at path.
 	Watch(path string) []string
+}
+
+// Examiner is the part of an Agent whose transcripts can be looked into record by record, and repaired where they are lines.
+type Examiner interface {
+	// Examine reads the whole transcript at src.Path and changes nothing. Seen, when not nil, is called now and then with
+	// how many of the file's bytes have been read.
+	Examine(ctx context.Context, src Source, seen func(bytes int64)) (*examine.Examined, error)
 }

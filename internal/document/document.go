@@ -4,13 +4,14 @@
 // What it promises:
 //   - The file is opened read-only, never locked, and must be a regular one.
 //   - A rewrite is no new content: what is new, the messages' ids tell. The cursor holds the newest ids that were told, and is
-//     under 300 bytes.
+//     under 1,000 bytes.
+//   - A conversation that is cut back takes its words back (Retract): the newest 8 that were told. What a summary stands for
+//     since is no such thing, and stays.
 //   - Memory is bounded whatever the file holds: it is read as a stream, a message over MaxItem is counted and passed over,
 //     and of a file over Ceiling nothing is read, which is counted as one oversized record.
 //   - A half-written file tells nothing (Losses.Torn) until it is whole, unless no writer lives (Final).
 //
-// What it does not: each Read goes through the whole file, as there is no place in it that stays. A message that the agent
-// takes away again is not taken back.
+// What it does not: each Read goes through the whole file, as there is no place in it that stays.
 package document
 
 import (
@@ -33,7 +34,9 @@ const (
 	// MaxItem is the largest message that is read.
 	MaxItem = 16 << 20
 
-	ringSize     = 6       // ids in a cursor
+	ringSize     = 6       // marks in a cursor
+	saidSize     = 8       // ids in a cursor
+	saidBytes    = 64      // of one of them: a longer one is not kept in mind
 	firstPrompts = 20      // of first sight
 	firstBytes   = 4 << 20 // of first sight
 	pageItems    = 2000    // of one Read
@@ -81,16 +84,17 @@ type mark struct {
 
 // cursor is what a checkpoint.Cursor says.
 type cursor struct {
-	Ring  []mark `json:"r,omitempty"` // the newest items that were told, oldest first
-	Epoch uint32 `json:"e,omitempty"`
-	Past  uint32 `json:"p,omitempty"` // the newest summary
-	Head  uint32 `json:"a,omitempty"`
-	Lost  int    `json:"l,omitempty"` // oversized and bad items that were counted
-	Over  bool   `json:"x,omitempty"` // the file is over the ceiling, and that was counted
+	Ring  []mark   `json:"r,omitempty"` // the newest items that were told, oldest first
+	Said  []string `json:"s,omitempty"` // ids of the newest of them that are words of the conversation
+	Epoch uint32   `json:"e,omitempty"`
+	Past  uint32   `json:"p,omitempty"` // the newest summary
+	Head  uint32   `json:"a,omitempty"`
+	Lost  int      `json:"l,omitempty"` // oversized and bad items that were counted
+	Over  bool     `json:"x,omitempty"` // the file is over the ceiling, and that was counted
 }
 
 func readCursor(c checkpoint.Cursor) (cur cursor, ok bool) {
-	if json.Unmarshal([]byte(c), &cur) != nil || len(cur.Ring) > ringSize {
+	if json.Unmarshal([]byte(c), &cur) != nil || len(cur.Ring) > ringSize || len(cur.Said) > saidSize {
 		return cursor{}, false
 	}
 	return cur, true
@@ -221,15 +225,21 @@ func Take(ctx context.Context, in io.ReadSeeker, walk Walk, from checkpoint.Curs
 	if told && (!ok || cur.Over) { // it is not known any more what was told of it
 		return anew(ctx, in, walk, cur, opt)
 	}
-	t := taking{cur: cur, known: len(cur.Ring) > 0, window: !told && !opt.Whole}
+	t := taking{cur: cur, was: cur.Said, known: len(cur.Ring) > 0, window: !told && !opt.Whole}
 	about, err := walk(ctx, in, t.item)
+	t.whole = err == nil
 	switch {
 	case err != nil && (!errors.Is(err, ErrBroken) || !opt.Final || t.known && !t.found):
 		return checkpoint.Batch{}, err
 	case about.Hidden:
 		return checkpoint.Batch{Cursor: cursor{}.encode()}, nil
-	case t.known && t.items == 0:
+	case t.known && t.items == 0 && (about.Epoch == "" || short(about.Epoch) != cur.Epoch):
 		return checkpoint.Batch{Cursor: cur.encode()}, nil // emptied: what comes next tells what that means
+	case t.known && t.items == 0: // the same conversation, cut back to nothing
+		b := checkpoint.Batch{Entries: t.takenBack()}
+		cur.Said = nil
+		b.Cursor = cur.encode()
+		return b, nil
 	case t.known && !t.found:
 		return anew(ctx, in, walk, cur, opt)
 	}
@@ -245,8 +255,9 @@ func anew(ctx context.Context, in io.ReadSeeker, walk Walk, cur cursor, opt chec
 	if _, err := in.Seek(0, io.SeekStart); err != nil {
 		return checkpoint.Batch{}, err
 	}
-	t := taking{window: true, cur: cursor{Lost: cur.Lost}}
+	t := taking{window: true, cur: cursor{Lost: cur.Lost, Past: cur.Past}, was: cur.Said}
 	about, err := walk(ctx, in, t.item)
+	t.whole = err == nil
 	if err != nil && (!errors.Is(err, ErrBroken) || !opt.Final) {
 		return checkpoint.Batch{}, err
 	}
@@ -254,6 +265,9 @@ func anew(ctx context.Context, in io.ReadSeeker, walk Walk, cur cursor, opt chec
 		return checkpoint.Batch{Cursor: cursor{}.encode()}, nil
 	}
 	cleared := cur.Epoch != 0 && about.Epoch != "" && short(about.Epoch) != cur.Epoch
+	if cleared || about.Epoch == "" { // a new part begins anyhow; or nobody says that it is the same conversation
+		t.was = nil
+	}
 	b := t.batch(about, false, !cleared)
 	if cleared {
 		part := checkpoint.Entry{ID: "clear:" + Ident(about.Epoch), Kind: checkpoint.EntryClear}

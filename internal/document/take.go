@@ -10,9 +10,14 @@ import (
 // taking gathers what one Read gives.
 type taking struct {
 	cur    cursor
-	known  bool // items of cur were told
-	window bool // first sight: the first prompt and the newest part alone
+	was    []string // words that were told
+	known  bool     // items of cur were told
+	window bool     // first sight: the first prompt and the newest part alone
 	found  bool
+	whole  bool // the document went to its end
+
+	kept []string // of was, what is still there
+	last bool     // the newest item that was told is still there
 
 	ring    []mark
 	richer  []Item // told before, and saying more now
@@ -32,11 +37,16 @@ func (t *taking) item(it Item) error {
 		t.past = &it
 	}
 	m := mark{checkpoint.Hash(it.ID), uint32(it.Hash)}
-	if i := slices.IndexFunc(t.cur.Ring, func(o mark) bool { return o.ID == m.ID }); t.known && i >= 0 {
+	said := slices.Contains(t.was, it.ID)
+	if said {
+		t.kept = append(t.kept, it.ID)
+	}
+	if i := slices.IndexFunc(t.cur.Ring, func(o mark) bool { return o.ID == m.ID }); t.known && (said || i >= 0) {
 		t.found = true
+		t.last = t.last || i == len(t.cur.Ring)-1
 		t.list, t.bytes, t.more = t.list[:0], 0, false // what stands before it was told, or is in the past
 		t.push(m)
-		if t.cur.Ring[i].Hash != m.Hash {
+		if i >= 0 && t.cur.Ring[i].Hash != m.Hash {
 			t.richer = append(t.richer, it)
 		}
 		return nil
@@ -63,6 +73,31 @@ func (t *taking) push(m mark) {
 	t.ring = append(t.ring, m)
 	if len(t.ring) > ringSize {
 		t.ring = t.ring[1:]
+	}
+}
+
+// takenBack are the words that were told and are gone. They are when the end of what was told is gone with them: what is
+// missing before it, or since a new summary came, was summed up.
+func (t *taking) takenBack() (list []checkpoint.Entry) {
+	summed := t.past != nil && short(t.past.ID) != t.cur.Past
+	if !t.whole || t.last || summed {
+		return nil
+	}
+	for _, id := range t.was {
+		if !slices.Contains(t.kept, id) {
+			list = append(list, checkpoint.Entry{Op: checkpoint.Retract, ID: id})
+		}
+	}
+	return list
+}
+
+// told keeps in mind what of the conversation's words is now told.
+func (t *taking) told(list []checkpoint.Entry, item string) {
+	for _, e := range list {
+		words := e.Kind == checkpoint.EntryUser || e.Kind == checkpoint.EntryAssistant
+		if words && e.ID == item && len(item) <= saidBytes && !slices.Contains(t.kept, item) {
+			t.kept = append(t.kept, item)
+		}
 	}
 }
 
@@ -114,6 +149,7 @@ func (t *taking) batch(about About, first, reset bool) checkpoint.Batch {
 	if reset {
 		b.Entries = append(b.Entries, checkpoint.Entry{Op: checkpoint.Reset})
 	}
+	b.Entries = append(b.Entries, t.takenBack()...)
 	if len(about.Head) > 0 {
 		next.Head = short(fmt.Sprint(about.Head))
 		if first || reset || next.Head != t.cur.Head {
@@ -131,13 +167,16 @@ func (t *taking) batch(about About, first, reset bool) checkpoint.Batch {
 		list = append([]Item{*t.first}, list...)
 	}
 	for _, it := range append(t.richer, list...) {
-		for _, e := range it.Entries() {
+		entries := it.Entries()
+		t.told(entries, it.ID)
+		for _, e := range entries {
 			if e.At.IsZero() {
 				e.At = about.Stamps[it.ID]
 			}
 			b.Entries = append(b.Entries, e)
 		}
 	}
+	next.Said = slices.Clone(t.kept[max(0, len(t.kept)-saidSize):])
 	b.Losses = about.Losses
 	lost := b.Losses.BadLines + b.Losses.Oversized
 	if lost <= t.cur.Lost { // counted by a Read before

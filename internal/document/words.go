@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"belay/checkpoint"
+	"belay/internal/foreign"
 	"belay/internal/jsonl"
 	"belay/internal/redact"
 )
@@ -26,7 +27,7 @@ func Ident(s string) string {
 // Words makes text of the conversation safe to keep: without blocks of belay's own, control characters and secrets, and cut.
 // Markers are those of belay's own blocks.
 func Words(s string) (said string, markers []string) {
-	rest, markers := stripOwn(s)
+	rest, markers := foreign.StripOwn(s)
 	return redact.Cut(strings.TrimSpace(jsonl.Clean(rest)), checkpoint.CutText), markers
 }
 
@@ -48,8 +49,7 @@ func ToolText(raw json.RawMessage) string {
 
 // ToolWords is a tool's input or output that is text, safe to keep.
 func ToolWords(s string) string {
-	rest, _ := stripOwn(s)
-	return redact.Cut(jsonl.Clean(rest), checkpoint.CutTool)
+	return redact.Cut(jsonl.Clean(foreign.WithoutOwn(s)), checkpoint.CutTool)
 }
 
 // Said gives the entries of a person's words: the words, and belay's own blocks in them.

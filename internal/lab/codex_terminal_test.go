@@ -6,107 +6,60 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
-	"sync"
+	"strings"
 	"syscall"
 	"testing"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"belay/checkpoint"
+	"belay/internal/lookup"
 )
 
-// codexScreen is Codex's own terminal program on a terminal that nobody sees.
-type codexScreen struct {
-	cmd  *exec.Cmd
-	tty  *os.File // the other side of its terminal
-	mu   sync.Mutex
-	text []byte
-	done chan struct{} // closed when the terminal is gone
+// newCodexTerminal is a home for Codex's terminal program, which would ask about hooks of the user's own.
+func newCodexTerminal(t *testing.T) *home {
+	t.Helper()
+	h := newCodex(t)
+	h.write(".codex/hooks.json", "{}\n")
+	if _, err := h.belay("install", "codex"); err != nil {
+		t.Fatal(err)
+	}
+	h.codexTrust()
+	return h
 }
 
-func (h *home) codexTerminal(args ...string) *codexScreen {
+// codexAtPrompt runs Codex's terminal program up to its prompt.
+func (h *home) codexAtPrompt(args ...string) *terminal {
 	h.t.Helper()
-	tty, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	if err := unix.IoctlSetPointerInt(int(tty.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		h.t.Fatal(err)
-	}
-	n, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 120})
-	}
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	far, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	defer far.Close()
-	s := &codexScreen{cmd: exec.Command(os.Getenv(codexVar), args...), tty: tty, done: make(chan struct{})}
-	s.cmd.Dir, s.cmd.Env = h.proj, append(h.env(), "TERM=xterm-256color")
-	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = far, far, far
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := s.cmd.Start(); err != nil {
-		h.t.Fatal(err)
-	}
-	go s.read()
-	h.t.Cleanup(func() {
-		h.killAll() // whoever holds the terminal
-		_ = s.cmd.Wait()
-		_ = s.tty.Close()
-		<-s.done
-	})
-	return s
+	a := h.terminal(args...)
+	h.until("the prompt is drawn", func() bool { return strings.Contains(a.printed(), "Ask Codex to do anything") })
+	return a
 }
 
-// read keeps what is on the screen and answers what a program asks its terminal.
-func (s *codexScreen) read() {
-	defer close(s.done)
-	for buf := make([]byte, 64<<10); ; {
-		n, err := s.tty.Read(buf)
-		if err != nil {
-			return
-		}
-		for ask, answer := range map[string]string{"\x1b[6n": "\x1b[1;1R", "\x1b[c": "\x1b[?62c"} {
-			if bytes.Contains(buf[:n], []byte(ask)) {
-				_, _ = s.tty.WriteString(answer) // a terminal that is gone needs no answer
-			}
-		}
-		s.mu.Lock()
-		s.text = append(s.text, buf[:n]...)
-		s.mu.Unlock()
-	}
+// codexRound is a whole round at the screen: the prompt, the model's one answer, and the state at rest, with so many rounds.
+func (a *terminal) codexRound(prompt, answer string, sessions, rounds int) (session string, asked Request) {
+	a.h.t.Helper()
+	a.h.model.Script(Turn{Text: answer})
+	from := len(a.h.model.Main())
+	a.say(prompt, func() bool { return len(a.h.model.Main()) > from })
+	a.h.until("the round "+prompt+" is counted", func() bool { return a.h.rounds(sessions) == rounds })
+	session = a.h.newest()
+	a.h.until("the session rests", func() bool { return a.h.status(session).State == "idle" && a.h.transcripts(answer) })
+	return session, a.h.model.Main()[from]
 }
 
 // TestCodexTerminal: the terminal program is only a view. The session's process is the server behind it: closing the
 // terminal ends nothing, the server's death ends the session.
 func TestCodexTerminal(t *testing.T) {
-	h := newCodex(t)
-	h.write(".codex/hooks.json", "{}\n") // else the program asks about the user's own hook
-	if _, err := h.belay("install", "codex"); err != nil {
-		t.Fatal(err)
-	}
-	h.codexTrust()
+	h := newCodexTerminal(t)
 	h.model.Script(Turn{Text: "Now a long command.", Calls: []Call{codexExec(slow)}}, Turn{Text: "The long command is over."})
-	s := h.codexTerminal("please start the work")
-	for end := time.Now().Add(longWait); !exists(h.proj + "/started.flag"); time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(end) {
-			s.mu.Lock()
-			t.Fatalf("the long command does not start; the screen ends:\n%q", s.text[max(0, len(s.text)-3000):])
-		}
-	}
+	h.terminal("please start the work")
+	h.until("the long command starts", func() bool { return exists(h.proj + "/started.flag") })
 	session := h.newest()
-	s.kill(h, "\x00please start the work\x00")
+	h.kill("\x00please start the work\x00")
 	if st := h.status(session); st.State != "at work" || len(st.OpenCalls) != 1 {
 		t.Errorf("after the terminal program's death: got %s, open %v, want at work with the long command", st.State, st.OpenCalls)
 	}
-	s.kill(h, "\x00app-server\x00--listen\x00")
+	h.kill("\x00app-server\x00--listen\x00")
 	h.died(session)
 	if got := h.calls(session)["touch"]; got != checkpoint.CallDoubt {
 		t.Errorf("the long command: got %q, want in doubt", got)
@@ -117,7 +70,7 @@ func TestCodexTerminal(t *testing.T) {
 }
 
 // kill ends the native program whose command line holds a text.
-func (s *codexScreen) kill(h *home, text string) {
+func (h *home) kill(text string) {
 	h.t.Helper()
 	for _, pid := range h.processes() {
 		cmd, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
@@ -131,4 +84,133 @@ func (s *codexScreen) kill(h *home, text string) {
 		return
 	}
 	h.t.Fatalf("no process with %q", text)
+}
+
+// TestCodexBrokenOff: Esc breaks an answer off, and a turn with a command: the rounds count as interrupted, the command as
+// failed, and nobody is told of any of it.
+func TestCodexBrokenOff(t *testing.T) {
+	h := newCodexTerminal(t)
+	a := h.codexAtPrompt()
+	h.model.Script(Turn{Text: strings.Repeat("a long answer ", 50), Hold: true})
+	a.say("please start the work", func() bool { return h.model.Holding() == 1 })
+	h.until("the answer is broken off", func() bool {
+		a.press("\x1b")
+		return h.model.Holding() == 0
+	})
+	h.until("its round is counted", func() bool { return h.rounds(1) == 1 })
+	session := h.newest()
+	h.model.Script(Turn{Text: "Now a long command.", Calls: []Call{codexExec(slow)}}, Turn{Text: "The long command is over."})
+	a.say("and a long command", func() bool { return exists(h.proj + "/started.flag") })
+	a.press("\x1b")
+	h.until("its round is counted, and its result told", func() bool { return h.rounds(1) == 2 && h.transcripts("aborted by user") })
+	if got := h.outcomes(session); got != "interrupted,interrupted" {
+		t.Errorf("outcomes: got %q, want both interrupted", got)
+	}
+	h.until("the command's outcome is known", func() bool { return h.calls(session)["touch"] == checkpoint.CallFailed })
+	if st := h.status(session); st.PendingToolChain || len(st.OpenCalls) != 0 {
+		t.Errorf("after the interrupts: got chain %v, open %v, want no chain and nothing open", st.PendingToolChain, st.OpenCalls)
+	}
+	if _, r := a.codexRound("another prompt", "It is done.", 1, 3); r.Count(record) != 0 {
+		t.Errorf("after two interrupts: got %d records, want none\n%s", r.Count(record), said(r))
+	}
+}
+
+// TestCodexNewAndClear: a new session at the screen is given nothing of the one before.
+func TestCodexNewAndClear(t *testing.T) {
+	h := newCodexTerminal(t)
+	a := h.codexAtPrompt()
+	first, _ := a.codexRound("please start the work", "The first round is done.", 1, 1)
+	for i, command := range []string{"/new", "/clear"} {
+		a.press(command, "\r", "") // the screen is drawn anew
+		session, r := a.codexRound("subject "+command[1:], "Another subject it is.", i+2, 1)
+		if n := r.Count(record) + r.Count("please start the work"); n != 0 || session == first {
+			t.Errorf("after %s: got %d pieces of what was before, want none\n%s", command, n, said(r))
+		}
+		if got := h.recover(session); strings.Contains(got.Text, "please start the work") {
+			t.Errorf("after %s: recover tells of what was before:\n%s", command, got.Text)
+		}
+	}
+}
+
+// TestCodexCompactedByHand: a checkpoint is taken before, and the person's words are given after, once.
+func TestCodexCompactedByHand(t *testing.T) {
+	h := newCodexTerminal(t)
+	a := h.codexAtPrompt()
+	session, _ := a.codexRound("please start the work", "The first round is done.", 1, 1)
+	a.say("/compact", func() bool { return h.transcripts(`"type":"compacted"`) })
+	h.until("a checkpoint is taken for it", func() bool {
+		shown, err := ask[lookup.Shown](h, "show", "--session", session)
+		full := shown.State.LastFull
+		return err == nil && full != nil && full.Cause == checkpoint.CauseCompaction
+	})
+	_, r := a.codexRound("second round please", "The second round is done.", 1, 2)
+	if n := r.Count(record); n != 1 || !strings.Contains(said(r), "please start the work") {
+		t.Errorf("after the compaction: got %d records, want one with the person's words\n%s", n, said(r))
+	}
+	if _, r = a.codexRound("third round please", "The third round is done.", 1, 3); r.Count(record) != 1 {
+		t.Errorf("one round later: got %d records, want the one of before\n%s", r.Count(record), said(r))
+	}
+	for _, m := range h.recover(session).Messages {
+		if m.Role == string(checkpoint.RoleAssistant) && strings.Contains(m.Text, "Lab session") {
+			t.Error("the summary of the compaction is taken for an answer")
+		}
+	}
+}
+
+// TestCodexWentBack: Esc, Esc goes back in the conversation, and the thread goes on in another rollout. What was taken back
+// is told to nobody any more, what still stands is told once.
+func TestCodexWentBack(t *testing.T) {
+	h := newCodexTerminal(t)
+	a := h.codexAtPrompt()
+	session, _ := a.codexRound("please start the work", "The first round is done.", 1, 1)
+	a.codexRound("the wrong way", "The wrong answer.", 1, 2)
+	h.until("the screen goes back", func() bool {
+		a.press("\x1b", "\x1b")
+		return strings.Contains(a.printed(), "rewind")
+	})
+	h.until("the conversation is back", func() bool {
+		a.press("\r")
+		return len(h.readTranscripts()) == 2
+	})
+	// The words that were taken back stand in the prompt, to be changed.
+	h.model.Script(Turn{Text: "Now a long command.", Calls: []Call{codexExec(slow)}}, Turn{Text: "The long command is over."})
+	from := len(h.model.Main())
+	a.say(" is now right", func() bool { return exists(h.proj + "/started.flag") })
+	if r := h.model.Main()[from]; r.Count(record) != 0 || r.Count("The wrong answer.") != 0 {
+		t.Errorf("after going back: got %d records, want none, and no word of what was taken back\n%s", r.Count(record), said(r))
+	}
+	h.until("what was taken back is gone", func() bool { return !strings.Contains(h.recover(session).Text, "The wrong answer.") })
+	h.kill("\x00app-server\x00--listen\x00")
+	h.died(session)
+	h.killTools()
+	r := h.run("please go on")
+	toldInDoubt(t, r)
+	if n := r.Count("The first round is done."); n != 1 || r.Count("The wrong answer.") != 0 {
+		t.Errorf("new session: the first answer stands %d times in the request, want once, and what was taken back not at all\n%s", n, said(r))
+	}
+	if n := h.status(session).MessageCount; n != 2 {
+		t.Errorf("got %d rounds, want 2: what was taken back was one, and the last never ended", n)
+	}
+}
+
+// TestCodexForked: a fork is a session of its own. What it goes on from is its parent's, counted there and told by Codex.
+func TestCodexForked(t *testing.T) {
+	h := newCodexTerminal(t)
+	a := h.codexAtPrompt()
+	parent, _ := a.codexRound("please start the work", "The first round is done.", 1, 1)
+	a.say("/fork", func() bool { return len(h.readTranscripts()) == 2 })
+	fork, r := a.codexRound("in the fork", "The fork's answer.", 2, 1)
+	if n := r.Count(record); n != 0 || r.Count("please start the work") != 1 || fork == parent {
+		t.Errorf("in the fork: got %d records and the parent's prompt %d times, want none, and once by Codex itself\n%s",
+			n, r.Count("please start the work"), said(r))
+	}
+	if st := h.status(parent); st.MessageCount != 1 {
+		t.Errorf("the parent: got %d rounds, want still 1", st.MessageCount)
+	}
+	again := h.codexAtPrompt("fork", parent)
+	second, r := again.codexRound("in another fork", "Another answer.", 3, 1)
+	if n := r.Count(record); n != 0 || r.Count("please start the work") != 1 || r.Count("in the fork") != 0 || second == fork {
+		t.Errorf("codex fork: got %d records, the parent's prompt %d times, the fork's %d, want none, once, none\n%s",
+			n, r.Count("please start the work"), r.Count("in the fork"), said(r))
+	}
 }

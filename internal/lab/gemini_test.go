@@ -319,6 +319,27 @@ func geminiStoppedInTool(t *testing.T, sig syscall.Signal) {
 func TestGeminiTerminatedInTool(t *testing.T)  { geminiStoppedInTool(t, syscall.SIGTERM) }
 func TestGeminiInterruptedInTool(t *testing.T) { geminiStoppedInTool(t, syscall.SIGINT) }
 
+// TestGeminiInterruptedInStream: the program says good-bye in the middle of an answer, of which nothing is in any file, and
+// then that its turn is over. It was one round, and the next session is told where it is found.
+func TestGeminiInterruptedInStream(t *testing.T) {
+	h := newGemini(t)
+	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{geminiShell(quick)}}, Turn{Text: "Half of an answer that never ends.", Hold: true})
+	a := h.start("please start the work")
+	h.until("the model answers", func() bool { return h.model.Holding() == 1 })
+	t.Logf("exit after SIGINT: %d", a.signal(syscall.SIGINT))
+	session := h.newest()
+	h.until("the end is seen", func() bool { s := h.status(session).State; return s == "died" || s == "ended" })
+	h.until("the agent is gone", func() bool { return h.status(session).AtRisk.Seconds == 0 })
+	h.oneOfEach(session, map[string]checkpoint.CallState{"echo": checkpoint.CallDone})
+	if n := h.status(session).MessageCount; n != 1 {
+		t.Errorf("got %d rounds, want the one that was broken off", n)
+	}
+	h.model.Script(Turn{Text: "I look at what was done."})
+	if r := h.run("please go on"); r.Count(record) != 1 || r.Count(session) == 0 || r.Count("## In doubt") != 0 {
+		t.Errorf("new session: got %d records, want one that names the session and has nothing in doubt\n%s", r.Count(record), said(r))
+	}
+}
+
 // TestGeminiUninstall: the user's settings are back, byte for byte, comments too, after sessions ran with belay in them.
 func TestGeminiUninstall(t *testing.T) {
 	h := newGemini(t)

@@ -71,6 +71,11 @@ func (h *home) terminal(args ...string) *terminal {
 		buf := make([]byte, 32<<10)
 		for {
 			n, err := keys.Read(buf)
+			for ask, answer := range map[string]string{"\x1b[6n": "\x1b[1;1R", "\x1b[c": "\x1b[?62c"} {
+				if strings.Contains(string(buf[:n]), ask) {
+					_, _ = keys.WriteString(answer) // a terminal that is gone needs no answer
+				}
+			}
 			a.mu.Lock()
 			a.mu.screen.Write(buf[:n])
 			a.mu.Unlock()

@@ -42,6 +42,7 @@ type program struct {
 	vars  func(h *home) []string // its environment, beside what every program here gets
 	args  []string               // before those of a run
 	slow  time.Duration          // how much longer than others its start may take
+	shell func(string) Call      // a call of its shell tool, with a command
 	pid   func(a *agent) int     // its own process when that is not the one started; 0 for that one
 }
 

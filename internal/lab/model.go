@@ -21,6 +21,7 @@ const maxBody = 64 << 20
 type Turn struct {
 	When  string // only for a request in which a user message says this; empty for any other
 	Text  string
+	Side  bool // for a question of the program's own, which offers no tools: needs a When
 	Hold  bool // half of Text is streamed, and nothing more until the client goes away
 	Calls []Call
 }
@@ -167,12 +168,12 @@ func (m *Model) take(r Request) (n int, t Turn) {
 	defer m.mu.Unlock()
 	m.mu.requests = append(m.mu.requests, r)
 	n = len(m.mu.requests)
-	if !r.Main {
-		return n, Turn{Text: "Lab session"}
-	}
 	asked := r.body.asked()
 	pick := -1
 	for i, t := range m.mu.script {
+		if t.Side == r.Main {
+			continue
+		}
 		if t.When != "" && strings.Contains(asked, t.When) {
 			pick = i
 			break
@@ -181,7 +182,10 @@ func (m *Model) take(r Request) (n int, t Turn) {
 			pick = i
 		}
 	}
-	if pick < 0 {
+	switch {
+	case pick < 0 && !r.Main:
+		return n, Turn{Text: "Lab session"}
+	case pick < 0:
 		return n, Turn{Text: "The script is over."}
 	}
 	t = m.mu.script[pick]

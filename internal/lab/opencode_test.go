@@ -38,9 +38,10 @@ func newOpencode(t *testing.T) *home {
 		vars: func(*home) []string {
 			return []string{"OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_LSP_DOWNLOAD=1", "OPENCODE_DISABLE_SHARE=1"}
 		},
-		args: []string{"run", "--format", "json", "-m", "lab/lab-model"},
-		pid:  opencodePID,
-		slow: time.Minute, // it is one program of 180 MB
+		shell: opencodeBash,
+		args:  []string{"run", "--format", "json", "-m", "lab/lab-model"},
+		pid:   opencodePID,
+		slow:  time.Minute, // it is one program of 180 MB
 	})
 }
 
@@ -98,147 +99,27 @@ func TestOpencodeTwoRounds(t *testing.T) {
 	}
 }
 
-// opencodeInTool starts opencode and gives it back while its second command runs.
-func (h *home) opencodeInTool() *agent {
-	h.t.Helper()
-	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{opencodeBash(quick)}}, Turn{Text: "Now a long command.", Calls: []Call{opencodeBash(slow)}},
-		Turn{Text: "The long command is over."})
-	a := h.start("please start the work")
-	h.until("the long command starts", func() bool { return exists(h.proj + "/started.flag") })
-	return a
-}
-
-// opencodeToldInDoubt checks the brief of a session that died in its long command.
-func opencodeToldInDoubt(t *testing.T, r Request) {
-	t.Helper()
-	if n := r.Count(record); n != 1 {
-		t.Errorf("new session: got %d records in the request, want 1\n%s", n, said(r))
-	}
-	if got := doubts(r); !strings.Contains(got, "bash `touch started.flag") || strings.Contains(got, "step-one") {
-		t.Errorf("new session: in doubt is %q, want the long command alone", got)
-	}
-	if r.Count("please start the work") == 0 {
-		t.Errorf("new session: the user's prompt is not in the request\n%s", said(r))
-	}
-}
-
-// TestOpencodeKilledInToolThenNew: the next session in the folder is told, once, and the one after it nothing.
 func TestOpencodeKilledInToolThenNew(t *testing.T) {
 	h := newOpencode(t)
-	a := h.opencodeInTool()
-	session := h.newest()
-	h.until("the long command's processes are noted", func() bool {
-		open := h.status(session).OpenCalls
-		return len(open) == 1 && len(open[0].Procs) > 0
-	})
-	if got := a.signal(syscall.SIGKILL); got != -1 {
-		t.Errorf("exit after kill -9: got %d, want -1", got)
-	}
-	h.died(session)
-	h.model.Script(Turn{Text: "I look at what was done."})
-	first := h.run("please go on")
-	h.killTools()
-	opencodeToldInDoubt(t, first)
-	if !strings.Contains(doubts(first), "its process is still running") {
-		t.Errorf("new session: the command that lost its agent still ran: got %q", doubts(first))
-	}
-	told := h.newest()
-	if r := h.run("and again"); r.Count(record) != 0 {
-		t.Errorf("second new session: got %d records, want none: it was told\n%s", r.Count(record), said(r))
-	}
-	// The brief stays in the session that was told, and is never taken for words of the conversation.
+	told := killedInToolThenNew(t, h)
 	if r := h.run("--session", told, "and on here"); r.Count(record) != 1 {
 		t.Errorf("the told session, resumed: got %d records, want the one of before\n%s", r.Count(record), said(r))
 	}
-	for _, m := range h.recover(told).Messages {
-		if strings.Contains(m.Text, record) || strings.Contains(m.Text, "touch started.flag") {
-			t.Errorf("the told session holds belay's own words: %q", m.Text)
-		}
-	}
 }
 
-// TestOpencodeAndDaemonKilled: both die at once, as when the machine does. The plugin of the next session finds nobody.
-func TestOpencodeAndDaemonKilled(t *testing.T) {
-	h := newOpencode(t)
-	a := h.opencodeInTool()
-	if err := syscall.Kill(h.daemonPID(), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	a.signal(syscall.SIGKILL)
-	h.killTools()
-	h.model.Script(Turn{Text: "I look at what was done."})
-	opencodeToldInDoubt(t, h.run("please go on"))
-	if n := h.run("and again").Count(record); n != 0 {
-		t.Errorf("second new session: got %d records, want none: it was told", n)
-	}
-}
+func TestOpencodeAndDaemonKilled(t *testing.T) { killedWithDaemon(t, newOpencode(t)) }
 
-// TestOpencodeKilledInToolThenResumed: the conversation itself comes from opencode, which calls the command interrupted; belay
-// adds the call in doubt, once.
+// TestOpencodeKilledInToolThenResumed: opencode itself calls the command interrupted.
 func TestOpencodeKilledInToolThenResumed(t *testing.T) {
-	h := newOpencode(t)
-	a := h.opencodeInTool()
-	a.signal(syscall.SIGKILL)
-	session := h.newest()
-	h.died(session)
-	h.killTools()
-	h.model.Script(Turn{Text: "I look at what was done."})
-	first := h.run("--continue", "please go on")
-	if n := first.Count(record); n != 1 || !strings.Contains(doubts(first), "touch started.flag") || strings.Contains(doubts(first), "step-one") {
-		t.Errorf("resumed: got %d records, in doubt %q, want one, with the long command alone\n%s", n, doubts(first), said(first))
-	}
-	if first.Count("[Tool execution was interrupted]") != 1 {
+	if first := killedInToolThenResumed(t, newOpencode(t)); first.Count("[Tool execution was interrupted]") != 1 {
 		t.Errorf("opencode's own word for the command is not in the request:\n%s", said(first))
 	}
-	second := h.run("--session", session, "and on")
-	if n := second.Count(record); n != 1 {
-		t.Errorf("resumed again: got %d records, want the one of before\n%s", n, said(second))
-	}
-	if got := h.calls(session)["touch"]; got != checkpoint.CallDoubt {
-		t.Errorf("the long command: got %q, want in doubt: nobody knows how it ended", got)
-	}
-	if list := h.sessions(); len(list) != 1 {
-		t.Errorf("got %d sessions, want the one that was resumed", len(list))
-	}
 }
 
-// opencodeKilledInStream leaves a session whose agent was killed while the model answered.
-func opencodeKilledInStream(t *testing.T, turns ...Turn) (*home, string) {
-	t.Helper()
-	h := newOpencode(t)
-	h.model.Script(append(turns, Turn{Text: strings.Repeat("a long answer ", 50), Hold: true})...)
-	a := h.start("please start the work")
-	h.until("the model answers", func() bool { return h.model.Holding() == 1 })
-	if got := a.signal(syscall.SIGKILL); got != -1 {
-		t.Errorf("exit after kill -9: got %d, want -1", got)
-	}
-	session := h.newest()
-	h.died(session)
-	return h, session
-}
-
-func TestOpencodeKilledInStreamThenNew(t *testing.T) {
-	h, _ := opencodeKilledInStream(t, Turn{Text: "A quick command.", Calls: []Call{opencodeBash(quick)}})
-	h.model.Script(Turn{Text: "I look at what was done."})
-	r := h.run("please go on")
-	if n := r.Count(record); n != 1 || r.Count("please start the work") == 0 {
-		t.Errorf("new session: got %d records, want one with the user's prompt\n%s", n, said(r))
-	}
-	if n := r.Count("## In doubt"); n != 0 {
-		t.Errorf("new session: a call is in doubt, want none: all had ended\n%s", said(r))
-	}
-}
+func TestOpencodeKilledInStreamThenNew(t *testing.T) { killedInStreamThenNew(t, newOpencode(t)) }
 
 func TestOpencodeKilledInStreamThenResumed(t *testing.T) {
-	h, session := opencodeKilledInStream(t, Turn{Text: "A quick command.", Calls: []Call{opencodeBash(quick)}})
-	h.model.Script(Turn{Text: "I look at what was done."})
-	r := h.run("--session", session, "please go on")
-	if n := r.Count(record); n != 0 {
-		t.Errorf("resumed: got %d records, want none: opencode's own database holds it all\n%s", n, said(r))
-	}
-	if n := r.Count("please start the work"); n != 1 {
-		t.Errorf("resumed: the prompt stands %d times in the request, want once\n%s", n, said(r))
-	}
+	killedInStreamThenResumed(t, newOpencode(t))
 }
 
 // TestOpencodeSignalled: on SIGTERM and SIGINT opencode ends at once and writes nothing down: nobody knows how its command
@@ -247,7 +128,7 @@ func TestOpencodeSignalled(t *testing.T) {
 	for sig, code := range map[syscall.Signal]int{syscall.SIGTERM: 143, syscall.SIGINT: 130} {
 		t.Run(sig.String(), func(t *testing.T) {
 			h := newOpencode(t)
-			a := h.opencodeInTool()
+			a := h.inCommand()
 			session := h.newest()
 			if got := a.signal(sig); got != -1 && got != code { // -1: by the signal itself
 				t.Errorf("exit after %v: got %d, want -1 or %d", sig, got, code)
@@ -312,24 +193,8 @@ func TestOpencodeProjectMoved(t *testing.T) {
 	}
 }
 
-// TestOpencodeWithoutBelay: an opencode whose belay is gone goes on as if it had never been there.
 func TestOpencodeWithoutBelay(t *testing.T) {
-	h := newOpencode(t)
-	const plugin = ".config/opencode/plugin/belay.js"
-	data, err := os.ReadFile(h.path(plugin))
-	if err != nil {
-		t.Fatal(err)
-	}
-	gone := strings.ReplaceAll(string(data), os.Getenv(binVar), "/nowhere")
-	if gone == string(data) {
-		t.Fatal("the plugin does not name belay-hook's place")
-	}
-	h.write(plugin, gone)
-	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{opencodeBash(quick)}}, Turn{Text: "The first round is done."})
-	a := h.start("please start the work")
-	if code := a.wait(); code != 0 || !strings.Contains(a.printed(), "The first round is done.") || strings.Contains(a.printed(), "rror") {
-		t.Errorf("got exit %d and %q, want the answer and nothing else", code, a.printed())
-	}
+	withoutBelay(t, newOpencode(t), ".config/opencode/plugin/belay.js")
 }
 
 // TestOpencodeUninstall: opencode's folders are as they were, byte for byte, after sessions ran with belay in them.

@@ -33,7 +33,8 @@ func newPi(t *testing.T) *home {
 			return []string{"PI_OFFLINE=1", "PI_TELEMETRY=0", "PI_SKIP_VERSION_CHECK=1",
 				"PATH=" + bin + ":" + os.Getenv(binVar) + ":" + os.Getenv("PATH")}
 		},
-		args: []string{"-p", "--provider", "lab", "--model", "lab-model"},
+		shell: piBash,
+		args:  []string{"-p", "--provider", "lab", "--model", "lab-model"},
 	})
 }
 
@@ -70,136 +71,24 @@ func TestPiTwoRounds(t *testing.T) {
 	}
 }
 
-// piInTool starts pi and gives it back while its second command runs.
-func (h *home) piInTool() *agent {
-	h.t.Helper()
-	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{piBash(quick)}}, Turn{Text: "Now a long command.", Calls: []Call{piBash(slow)}},
-		Turn{Text: "The long command is over."})
-	a := h.start("please start the work")
-	h.until("the long command starts", func() bool { return exists(h.proj + "/started.flag") })
-	return a
-}
-
-// piToldInDoubt checks the brief of a session that died in its long command.
-func piToldInDoubt(t *testing.T, r Request) {
-	t.Helper()
-	if n := r.Count(record); n != 1 {
-		t.Errorf("new session: got %d records in the request, want 1\n%s", n, said(r))
-	}
-	if got := doubts(r); !strings.Contains(got, "bash `touch started.flag") || strings.Contains(got, "step-one") {
-		t.Errorf("new session: in doubt is %q, want the long command alone", got)
-	}
-	if r.Count("please start the work") == 0 {
-		t.Errorf("new session: the user's prompt is not in the request\n%s", said(r))
-	}
-}
-
-// TestPiKilledInToolThenNew: the next session in the folder is told, once, and the one after it nothing.
 func TestPiKilledInToolThenNew(t *testing.T) {
 	h := newPi(t)
-	a := h.piInTool()
-	session := h.newest()
-	h.until("the long command's processes are noted", func() bool {
-		open := h.status(session).OpenCalls
-		return len(open) == 1 && len(open[0].Procs) > 0
-	})
-	if got := a.signal(syscall.SIGKILL); got != -1 {
-		t.Errorf("exit after kill -9: got %d, want -1", got)
-	}
-	h.died(session)
-	h.model.Script(Turn{Text: "I look at what was done."})
-	first := h.run("please go on")
-	h.killTools()
-	piToldInDoubt(t, first)
-	if !strings.Contains(doubts(first), "its process is still running") {
-		t.Errorf("new session: the command that lost its agent still ran: got %q", doubts(first))
-	}
-	told := h.newest()
-	if r := h.run("and again"); r.Count(record) != 0 {
-		t.Errorf("second new session: got %d records, want none: it was told\n%s", r.Count(record), said(r))
-	}
-	// The brief stays in the file of the session that was told, and is never taken for words of the conversation.
+	killedInToolThenNew(t, h)
 	if !h.transcripts(record) {
 		t.Error("the brief is in no transcript, want it in the told session's")
 	}
-	for _, m := range h.recover(told).Messages {
-		if strings.Contains(m.Text, record) || strings.Contains(m.Text, "touch started.flag") {
-			t.Errorf("the told session holds belay's own words: %q", m.Text)
-		}
-	}
 }
 
-// TestPiAndDaemonKilled: both die at once, as when the machine does. The extension of the next session finds nobody.
-func TestPiAndDaemonKilled(t *testing.T) {
-	h := newPi(t)
-	a := h.piInTool()
-	if err := syscall.Kill(h.daemonPID(), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	a.signal(syscall.SIGKILL)
-	h.killTools()
-	h.model.Script(Turn{Text: "I look at what was done."})
-	piToldInDoubt(t, h.run("please go on"))
-	if n := h.run("and again").Count(record); n != 0 {
-		t.Errorf("second new session: got %d records, want none: it was told", n)
-	}
-}
+func TestPiAndDaemonKilled(t *testing.T) { killedWithDaemon(t, newPi(t)) }
 
-// TestPiKilledInToolThenResumed: the conversation itself comes from pi; belay adds the call in doubt, once.
-func TestPiKilledInToolThenResumed(t *testing.T) {
-	h := newPi(t)
-	a := h.piInTool()
-	a.signal(syscall.SIGKILL)
-	session := h.newest()
-	h.died(session)
-	h.killTools()
-	h.model.Script(Turn{Text: "I look at what was done."})
-	first := h.run("--continue", "please go on")
-	if n := first.Count(record); n != 1 || !strings.Contains(doubts(first), "touch started.flag") || strings.Contains(doubts(first), "step-one") {
-		t.Errorf("resumed: got %d records, in doubt %q, want one, with the long command alone\n%s", n, doubts(first), said(first))
-	}
-	second := h.run("--session", session, "and on")
-	if n := second.Count(record); n != 1 {
-		t.Errorf("resumed again: got %d records, want the one of before\n%s", n, said(second))
-	}
-	if got := h.calls(session)["touch"]; got != checkpoint.CallDoubt {
-		t.Errorf("the long command: got %q, want in doubt: nobody knows how it ended", got)
-	}
-	if list := h.sessions(); len(list) != 1 {
-		t.Errorf("got %d sessions, want the one that was resumed", len(list))
-	}
-}
+func TestPiKilledInToolThenResumed(t *testing.T) { killedInToolThenResumed(t, newPi(t)) }
 
-// piKilledInStream leaves a session whose agent was killed while the model answered.
-func piKilledInStream(t *testing.T, turns ...Turn) (*home, string) {
-	t.Helper()
-	h := newPi(t)
-	h.model.Script(append(turns, Turn{Text: strings.Repeat("a long answer ", 50), Hold: true})...)
-	a := h.start("please start the work")
-	h.until("the model answers", func() bool { return h.model.Holding() == 1 })
-	if got := a.signal(syscall.SIGKILL); got != -1 {
-		t.Errorf("exit after kill -9: got %d, want -1", got)
-	}
-	session := h.newest()
-	h.died(session)
-	return h, session
-}
-
-func TestPiKilledInStreamThenNew(t *testing.T) {
-	h, _ := piKilledInStream(t, Turn{Text: "A quick command.", Calls: []Call{piBash(quick)}})
-	h.model.Script(Turn{Text: "I look at what was done."})
-	r := h.run("please go on")
-	if n := r.Count(record); n != 1 || r.Count("please start the work") == 0 {
-		t.Errorf("new session: got %d records, want one with the user's prompt\n%s", n, said(r))
-	}
-	if n := r.Count("## In doubt"); n != 0 {
-		t.Errorf("new session: a call is in doubt, want none: all had ended\n%s", said(r))
-	}
-}
+func TestPiKilledInStreamThenNew(t *testing.T) { killedInStreamThenNew(t, newPi(t)) }
 
 // TestPiKilledInFirstAnswer: before 0.99 pi has no file yet, and the prompt is in belay's events alone.
 func TestPiKilledInFirstAnswer(t *testing.T) {
-	h, session := piKilledInStream(t)
+	h := newPi(t)
+	session := streamKilled(t, h)
 	t.Logf("the prompt is in pi's own file: %v", h.transcripts("please start the work"))
 	if st := h.status(session); st.MessageCount != 0 && st.MessageCount != 1 {
 		t.Errorf("got %d rounds, want the one that was cut off", st.MessageCount)
@@ -210,23 +99,13 @@ func TestPiKilledInFirstAnswer(t *testing.T) {
 	}
 }
 
-func TestPiKilledInStreamThenResumed(t *testing.T) {
-	h, session := piKilledInStream(t, Turn{Text: "A quick command.", Calls: []Call{piBash(quick)}})
-	h.model.Script(Turn{Text: "I look at what was done."})
-	r := h.run("--session", session, "please go on")
-	if n := r.Count(record); n != 0 {
-		t.Errorf("resumed: got %d records, want none: pi's own file holds it all\n%s", n, said(r))
-	}
-	if n := r.Count("please start the work"); n != 1 {
-		t.Errorf("resumed: the prompt stands %d times in the request, want once\n%s", n, said(r))
-	}
-}
+func TestPiKilledInStreamThenResumed(t *testing.T) { killedInStreamThenResumed(t, newPi(t)) }
 
 // TestPiTerminatedInTool: pi says good-bye and kills its command. Since version 1 it writes down that the command was
 // aborted; before that nobody knows how it ended.
 func TestPiTerminatedInTool(t *testing.T) {
 	h := newPi(t)
-	a := h.piInTool()
+	a := h.inCommand()
 	if got := a.signal(syscall.SIGTERM); got != 143 {
 		t.Errorf("exit after SIGTERM: got %d, want 143", got)
 	}
@@ -245,7 +124,7 @@ func TestPiTerminatedInTool(t *testing.T) {
 // TestPiInterruptedInTool: Ctrl-C with a terminal's SIGINT; before version 1 pi ends by it without a word.
 func TestPiInterruptedInTool(t *testing.T) {
 	h := newPi(t)
-	a := h.piInTool()
+	a := h.inCommand()
 	code := a.signal(syscall.SIGINT)
 	session := h.newest()
 	h.until("its end is seen", func() bool { st := h.status(session).State; return st == "died" || st == "ended" })
@@ -340,25 +219,7 @@ func TestPiLives(t *testing.T) {
 	}
 }
 
-// TestPiWithoutBelay: a pi whose belay is gone goes on as if it had never been there, and is not held up but once.
-func TestPiWithoutBelay(t *testing.T) {
-	h := newPi(t)
-	ext := h.path(".pi/agent/extensions/belay.ts")
-	data, err := os.ReadFile(ext)
-	if err != nil {
-		t.Fatal(err)
-	}
-	gone := strings.ReplaceAll(string(data), os.Getenv(binVar), "/nowhere")
-	if gone == string(data) {
-		t.Fatal("the extension does not name belay-hook's place")
-	}
-	h.write(".pi/agent/extensions/belay.ts", gone)
-	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{piBash(quick)}}, Turn{Text: "The first round is done."})
-	a := h.start("please start the work")
-	if code := a.wait(); code != 0 || !strings.Contains(a.printed(), "The first round is done.") || strings.Contains(a.printed(), "rror") {
-		t.Errorf("got exit %d and %q, want the answer and nothing else", code, a.printed())
-	}
-}
+func TestPiWithoutBelay(t *testing.T) { withoutBelay(t, newPi(t), ".pi/agent/extensions/belay.ts") }
 
 // TestPiNotKept: of a session that pi itself does not keep belay keeps nothing.
 func TestPiNotKept(t *testing.T) {

@@ -4,7 +4,8 @@
 // It promises:
 //   - chat.json is only read, as a stream, in bounded memory up to document.Ceiling; over that, only events tell of a chat, and
 //     that is counted. A rewrite of the file is no news: messages are told apart by their ids.
-//   - The session is the first agent of the chain. A subordinate's words and calls belong to a child session, A1, A2, ...
+//   - The session is the first agent of the chain. A subordinate's words and calls belong to a child session, A1, A2, ...;
+//     those that were at work when the file was written are named as running.
 //   - Of contexts of type BACKGROUND nothing is kept, whatever tells of them.
 //   - The extension never waits and never fails the agent. A call has one id for both witnesses: that of the message which
 //     asked for it.
@@ -13,7 +14,8 @@
 // both at the same paths.
 //
 // What it cannot do: a history has no times but those of the newest 1,000 log items; a call's failure is known only when the
-// program itself warns of it; a message that is taken away again (a chat that is cut back) is not taken back here.
+// program itself warns of it; of a chat that is cut back the newest 8 messages that were told are taken back, as many as the
+// cursor holds.
 package agentzero
 
 import (

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"belay/checkpoint"
@@ -19,6 +20,7 @@ import (
 
 const (
 	typeBackground = "background"
+	maxChain       = 16 // agents that are told of
 	maxRecords     = 64 // how deep bulks may lie in bulks
 	smallValue     = 64 << 10
 	logItems       = 1000 // that the program keeps
@@ -35,13 +37,15 @@ type chat struct {
 	mode   string // the context's profile
 	own    string // the agent's, which goes before it
 	agents int
+	now    int            // the agent that streamed when the file was written
+	names  map[int]string // profiles of subordinates
 	history
 }
 
 // walk reads a chat.json: document.Walk.
 func walk(src agent.Source) document.Walk {
 	return func(ctx context.Context, in io.Reader, give func(document.Item) error) (document.About, error) {
-		c := &chat{src: src, child: childNumber(src.Child), give: give}
+		c := &chat{src: src, child: childNumber(src.Child), give: give, names: map[int]string{}}
 		c.history = newHistory(func(it document.Item) error {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -73,10 +77,22 @@ func (c *chat) head() []checkpoint.Entry {
 	if mode == "" {
 		mode = c.mode
 	}
-	if session == "" && mode == "" {
-		return nil
+	var list []checkpoint.Entry
+	if session != "" || mode != "" {
+		list = []checkpoint.Entry{{Kind: checkpoint.EntryMeta, Session: session, Mode: mode}}
 	}
-	return []checkpoint.Entry{{Kind: checkpoint.EntryMeta, Session: session, Mode: mode}}
+	if c.child != 0 {
+		return list
+	}
+	// Each agent of the chain waits for the next: all up to the one that streams are at work.
+	for n := 1; n < min(c.agents, maxChain); n++ {
+		id, kind := childID(n), checkpoint.EntryChildEnd
+		if n <= c.now {
+			kind = checkpoint.EntryChildStart
+		}
+		list = append(list, checkpoint.Entry{Kind: kind, ID: string(kind) + ":" + id, Session: session, Child: id, Name: c.names[n], Transcript: c.src.Path})
+	}
+	return list
 }
 
 func (c *chat) document(j *document.JSON) error {
@@ -87,7 +103,7 @@ func (c *chat) document(j *document.JSON) error {
 		case "type":
 			var kind string
 			err := word(j, &kind)
-			c.about.Hidden = c.about.Hidden || kind == typeBackground
+			c.about.Hidden = c.about.Hidden || strings.EqualFold(kind, typeBackground)
 			return err
 		case "agent_profile":
 			return word(j, &c.mode)
@@ -96,6 +112,8 @@ func (c *chat) document(j *document.JSON) error {
 				c.agents++
 				return c.agent(j, c.agents-1)
 			})
+		case "streaming_agent":
+			return integer(j, &c.now)
 		case "log":
 			return c.log(j)
 		}
@@ -110,9 +128,14 @@ func (c *chat) agent(j *document.JSON, number int) error {
 		case "number":
 			return integer(j, &number)
 		case "profile", "agent_profile":
+			var profile string
+			err := word(j, &profile)
 			if number == c.child {
-				return word(j, &c.own)
+				c.own = profile
+			} else if number > 0 && number < maxChain {
+				c.names[number] = profile
 			}
+			return err
 		case "history":
 			if number == c.child {
 				return c.read(j)

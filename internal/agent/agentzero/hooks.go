@@ -10,6 +10,7 @@ import (
 	"belay/checkpoint"
 	"belay/internal/agent"
 	"belay/internal/document"
+	"belay/internal/foreign"
 	"belay/internal/jsonl"
 )
 
@@ -61,12 +62,12 @@ func (a *Agent) Decode(h agent.Hook) (agent.Incoming, error) {
 	switch {
 	case p.Session == "" || len(p.Session) > maxID:
 		return agent.Incoming{}, fmt.Errorf("decode %s %s: %w", name, h.Event, ErrNoSession)
-	case p.Kind == typeBackground:
+	case strings.EqualFold(p.Kind, typeBackground):
 		return agent.Incoming{}, nil
 	}
 	root := path(p.Root)
 	if root != "" {
-		root = realPath(root)
+		root = foreign.RealPath(root)
 	}
 	e := checkpoint.Event{
 		Key:        checkpoint.NewKey(name, "", document.Ident(p.Session), root),
@@ -93,13 +94,6 @@ func path(s string) string {
 		return ""
 	}
 	return filepath.Clean(s)
-}
-
-func realPath(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
-	}
-	return filepath.Clean(path)
 }
 
 // meaning is the pure part of Decode: what one event says. e holds what all events have.

@@ -2,4 +2,4 @@
 
 package agentzero
 
-const hugeChat = 128 << 20 // that of the field case
+const hugeChat = 30 << 20

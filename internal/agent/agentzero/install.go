@@ -1,43 +1,23 @@
 package agentzero
 
 import (
-	"bytes"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-	"unicode/utf8"
 
 	"belay/internal/agent"
 	"belay/internal/lazyre"
-	"belay/internal/vfs"
+	"belay/internal/plugin"
 )
 
-// Errors of Install and Uninstall. Nothing of Agent Zero's has changed after any of them.
-var (
-	// ErrNoProgram: no folder holds an Agent Zero.
-	ErrNoProgram = errors.New("no folder of Agent Zero's is known; AGENT_ZERO_DIR names it")
-	// ErrBadHook: the path of belay-hook cannot stand in the extension.
-	ErrBadHook = errors.New("path of belay-hook cannot be used")
-	// ErrForeign: the extension's place is taken by something that belay did not write.
-	ErrForeign = errors.New("not written by belay")
-)
+// ErrNoProgram is returned by Install when no folder holds an Agent Zero.
+var ErrNoProgram = errors.New("no folder of Agent Zero's is known; AGENT_ZERO_DIR names it")
 
 //go:embed extension.py
-var extension []byte
-
-const (
-	maxExtension = 1 << 20
-	// marker is the first line of every extension that belay wrote.
-	marker = "# belay's extension for Agent Zero"
-)
-
-// made is the line that says how many folders Install made for the file: Uninstall takes those away again.
-var made = lazyre.New(`(?m)^# Folders made for it: ([0-3])$`)
+var extension string
 
 // compiled is what Python leaves of the extension beside it.
 var compiled = lazyre.New(`^_\d\d_belay\.[A-Za-z0-9_-]+(?:\.opt-\d)?\.pyc$`)
@@ -73,63 +53,36 @@ func (a *Agent) present() []string {
 // Present says whether Agent Zero is on this machine. Its files do not tell a version.
 func (a *Agent) Present() (string, bool) { return "", len(a.present()) > 0 }
 
-// render is the extension's text for an installation and a place of belay-hook.
-func render(p agent.Paths, root string, folders int) ([]byte, error) {
-	out := extension
-	for _, v := range []struct{ name, was, is string }{{"HOOK", "belay-hook", p.Hook}, {"SOCKET", "", p.Socket}, {"ROOT", "", root}} {
-		is, err := json.Marshal(v.is) // what JSON writes of a string, Python reads as the same string
-		if err != nil {
-			return nil, err
-		}
-		out = bytes.Replace(out, fmt.Appendf(nil, "\n%s = %q\n", v.name, v.was), fmt.Appendf(nil, "\n%s = %s\n", v.name, is), 1)
-	}
-	head, rest, _ := bytes.Cut(out, []byte("\n\n"))
-	return fmt.Appendf(nil, "%s\n# Folders made for it: %d\n\n%s", head, folders, rest), nil
+// file is one place of the extension's.
+func (a *Agent) file(path string) plugin.File {
+	return plugin.File{FS: a.fsys, Path: path, Marker: "# belay's extension for Agent Zero\n", DirMode: 0o755}
 }
 
-// installed gives the extension that is at path; nil when there is none.
-func (a *Agent) installed(path string) ([]byte, error) {
-	info, err := a.fsys.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: %w: no regular file", path, ErrForeign)
-	}
-	data, err := vfs.ReadFile(a.fsys, path, maxExtension)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	if !bytes.HasPrefix(data, []byte(marker+"\n")) {
-		return nil, fmt.Errorf("%s: %w", path, ErrForeign)
-	}
-	return data, nil
+// render is the extension's text for an installation and a place of belay-hook.
+func render(p agent.Paths, root string) (string, error) {
+	return plugin.Fill(plugin.Set(extension, "ROOT", "", root), p)
 }
 
 // Install puts the extension into the folders of the program's user layer, which its updates leave alone. A second run
 // changes nothing; an extension of another belay is replaced. The program loads it at its next start.
 func (a *Agent) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
 	roots := a.present()
-	switch {
-	case !filepath.IsAbs(p.Hook):
-		return nil, fmt.Errorf("install extension: %w: %q is not absolute", ErrBadHook, p.Hook)
-	case !utf8.ValidString(p.Hook + p.Socket):
-		return nil, fmt.Errorf("install extension: %w: %q is no valid UTF-8", ErrBadHook, p.Hook+p.Socket)
-	case len(roots) == 0:
+	if len(roots) == 0 {
 		return nil, fmt.Errorf("install extension: %w", ErrNoProgram)
 	}
 	root := roots[0]
+	text, err := render(p, root)
 	for _, path := range places(root) { // all or none: what is in the way is found before anything is written
-		if _, err := a.installed(path); err != nil {
-			return nil, fmt.Errorf("install extension: %w", err)
+		if err == nil {
+			_, err = a.file(path).Read()
 		}
 	}
 	var changes []agent.Change
 	for _, path := range places(root) {
-		c, err := a.put(p, root, path, dryRun)
+		c := agent.Change{Path: path, Detail: "extension at " + filepath.Base(filepath.Dir(path))}
+		if err == nil {
+			c.Action, err = a.file(path).Put(text, dryRun)
+		}
 		if err != nil {
 			for _, done := range changes {
 				if done.Action == "create" && !dryRun {
@@ -143,85 +96,14 @@ func (a *Agent) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
 	return changes, nil
 }
 
-// put writes one file.
-func (a *Agent) put(p agent.Paths, root, path string, dryRun bool) (agent.Change, error) {
-	c := agent.Change{Path: path, Action: "create", Detail: "extension at " + filepath.Base(filepath.Dir(path))}
-	old, err := a.installed(path)
-	if err != nil {
-		return c, err
-	}
-	folders := foldersMade(old)
-	if old == nil {
-		folders = a.missing(path)
-	}
-	next, err := render(p, root, folders)
-	switch {
-	case err != nil:
-		return c, err
-	case bytes.Equal(old, next):
-		c.Action = "keep"
-		return c, nil
-	case old != nil:
-		c.Action = "change"
-	}
-	if dryRun {
-		return c, nil
-	}
-	if err = a.fsys.MkdirAll(filepath.Dir(path), 0o755); err == nil {
-		err = vfs.Replace(a.fsys, path, next)
-	}
-	if err != nil && old == nil {
-		a.removeFolders(filepath.Dir(path), folders) // what was made is nothing without the file
-	}
-	return c, err
-}
-
-// missing counts the folders that have to be made for a file, at most those below usr.
-func (a *Agent) missing(path string) int {
-	n := 0
-	for dir := filepath.Dir(path); n < 3; dir = filepath.Dir(dir) {
-		if _, err := a.fsys.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
-			break
-		}
-		n++
-	}
-	return n
-}
-
-func foldersMade(text []byte) int {
-	m := made().FindSubmatch(text)
-	if m == nil {
-		return 0
-	}
-	return int(m[1][0] - '0')
-}
-
-// removeFolders takes away the folders that Install made, as far as nothing else came into them.
-func (a *Agent) removeFolders(dir string, n int) {
-	for ; n > 0; n-- {
-		if left, err := a.fsys.ReadDir(dir); err != nil || len(left) > 0 || a.fsys.Remove(dir) != nil {
-			return // somebody uses it now
-		}
-		dir = filepath.Dir(dir)
-	}
-}
-
 // remove takes one file of the extension away, what Python made of it, and the folders that were made for it.
 func (a *Agent) remove(path string) error {
-	old, err := a.installed(path)
-	if err != nil || old == nil {
-		return err
-	}
-	dir := filepath.Dir(path)
-	if err = a.fsys.Remove(path); err == nil {
-		err = a.fsys.SyncDir(dir)
-	}
-	if err != nil {
-		return err
-	}
-	cache := filepath.Join(dir, "__pycache__")
-	entries, err := a.fsys.ReadDir(cache)
-	if err == nil {
+	return a.file(path).Remove(func(dir string) {
+		cache := filepath.Join(dir, "__pycache__")
+		entries, err := a.fsys.ReadDir(cache)
+		if err != nil {
+			return // there is none
+		}
 		gone := 0
 		for _, e := range entries {
 			if compiled().MatchString(e.Name()) && a.fsys.Remove(filepath.Join(cache, e.Name())) == nil {
@@ -231,9 +113,7 @@ func (a *Agent) remove(path string) error {
 		if gone > 0 && gone == len(entries) {
 			_ = a.fsys.Remove(cache) // something may have come into it: then it stays
 		}
-	}
-	a.removeFolders(dir, foldersMade(old))
-	return nil
+	})
 }
 
 // Uninstall takes the extension away again, and the folders that were made for it and are empty.
@@ -242,8 +122,8 @@ func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
 	for _, root := range a.present() {
 		list := places(root)
 		for i := len(list) - 1; i >= 0; i-- { // the first one made the folders of all
-			old, err := a.installed(list[i])
-			if errors.Is(err, ErrForeign) || err == nil && old == nil {
+			old, err := a.file(list[i]).Read()
+			if errors.Is(err, plugin.ErrForeign) || err == nil && old == nil {
 				continue // there is none, or another's
 			}
 			if err == nil && !dryRun {
@@ -263,17 +143,14 @@ func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
 
 // Check says what is wrong with the wiring, one finding each.
 func (a *Agent) Check(p agent.Paths) []string {
-	var found []string
-	if info, err := os.Stat(p.Hook); err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
-		found = append(found, fmt.Sprintf("%s is no program that can be started", p.Hook))
-	}
+	found := plugin.CheckHook(p)
 	roots := a.present()
 	if len(roots) == 0 {
 		return append(found, ErrNoProgram.Error())
 	}
 	var absent []string
 	for _, path := range places(roots[0]) {
-		old, err := a.installed(path)
+		old, err := a.file(path).Read()
 		switch {
 		case err != nil:
 			found = append(found, err.Error())
@@ -282,7 +159,7 @@ func (a *Agent) Check(p agent.Paths) []string {
 			absent = append(absent, filepath.Base(filepath.Dir(path)))
 			continue
 		}
-		if want, err := render(p, roots[0], foldersMade(old)); err == nil && !bytes.Equal(old, want) {
+		if want, err := render(p, roots[0]); err == nil && !a.file(path).Holds(old, want) {
 			found = append(found, path+" was written by another belay, or for another belay-hook: install it again")
 		}
 	}

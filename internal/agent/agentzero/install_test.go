@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"belay/internal/agent"
+	"belay/internal/foreign"
+	"belay/internal/plugin"
 	"belay/internal/vfs"
 )
 
@@ -111,13 +113,13 @@ func TestInstallAndUninstall(t *testing.T) {
 func TestInstallRefuses(t *testing.T) {
 	a, p := place(t)
 	root := a.roots[1]
-	if _, err := a.Install(agent.Paths{Hook: "belay-hook"}, false); !errors.Is(err, ErrBadHook) {
+	if _, err := a.Install(agent.Paths{Hook: "belay-hook"}, false); !errors.Is(err, plugin.ErrBadHook) {
 		t.Errorf("a relative hook: %v", err)
 	}
 	taken := filepath.Join(root, "usr", "extensions", "python", "monologue_end", "_95_belay.py")
 	put(t, taken, "# somebody else's\n")
 	before := tree(t, root)
-	if _, err := a.Install(p, false); !errors.Is(err, ErrForeign) {
+	if _, err := a.Install(p, false); !errors.Is(err, plugin.ErrForeign) {
 		t.Errorf("a place that is taken: %v", err)
 	}
 	if got, err := a.Uninstall(p, false); err != nil || !slices.Equal(actions(got), []string{"keep"}) {
@@ -164,7 +166,7 @@ func TestLocate(t *testing.T) {
 			t.Errorf("session %q: %v %v, want %d", session, found, err, want)
 		}
 		for _, f := range found {
-			if f.Workspace != realPath(root) {
+			if f.Workspace != foreign.RealPath(root) {
 				t.Errorf("workspace %q, want %q", f.Workspace, root)
 			}
 		}

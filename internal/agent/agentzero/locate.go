@@ -14,6 +14,7 @@ import (
 
 	"belay/internal/agent"
 	"belay/internal/document"
+	"belay/internal/foreign"
 )
 
 const (
@@ -29,8 +30,8 @@ func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error
 	}
 	var files []agent.Found
 	for _, root := range a.roots {
-		place := realPath(root)
-		if q.Workspace != "" && place != q.Workspace && place != realPath(q.Workspace) {
+		place := foreign.RealPath(root)
+		if q.Workspace != "" && place != q.Workspace && place != foreign.RealPath(q.Workspace) {
 			continue
 		}
 		files = append(files, chats(root, place)...)
@@ -98,7 +99,7 @@ func headOf(path string) (id string, hidden bool) {
 		case "type":
 			var kind string
 			err := word(j, &kind)
-			hidden = kind == typeBackground
+			hidden = strings.EqualFold(kind, typeBackground)
 			return err
 		case "agents", "log":
 			return enough

@@ -14,11 +14,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"time"
 
 	"belay/checkpoint"
 	"belay/internal/agent"
+	"belay/internal/foreign"
 	"belay/internal/vfs"
 )
 
@@ -87,7 +87,7 @@ func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error
 
 // ResumeCommand is what a person types to go on with a session.
 func (a *Agent) ResumeCommand(session string) string {
-	return "claude --resume " + shellWord(session)
+	return "claude --resume " + foreign.ShellWord(session)
 }
 
 // hookEvent is one event that belay registers for.
@@ -127,17 +127,4 @@ func (a *Agent) Events() []agent.EventSpec {
 		specs = append(specs, agent.EventSpec{Name: e.name, Budget: e.budget, Waits: e.waits})
 	}
 	return specs
-}
-
-// shellWord quotes a word for a POSIX shell, where it needs quoting.
-func shellWord(s string) string {
-	plain := s != ""
-	for i := 0; i < len(s) && plain; i++ {
-		c := s[i]
-		plain = c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-_./:@+", c) >= 0
-	}
-	if plain {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"belay/internal/agent"
+	"belay/internal/foreign"
 )
 
 // TestO02ReplyIsOneDocument: one JSON document that gives the very text back, or nothing.
@@ -69,7 +70,7 @@ func TestEventsAndLimits(t *testing.T) {
 			t.Errorf("%s: waits %v, but has a reply: %v", e.Name, e.Waits, waits)
 		}
 	}
-	if l := a.Limits(); l.BriefBytes != 9000 || !l.LateText || l.Repairs || l.FalseCompaction {
+	if l := a.Limits(); l.BriefBytes != 9000 || !l.LateText || l.Repairs || l.QuietCompaction {
 		t.Errorf("limits %+v", l)
 	}
 }
@@ -81,7 +82,7 @@ func FuzzShellWord(f *testing.F) {
 		if !utf8.ValidString(word) || strings.IndexByte(word, 0) >= 0 {
 			return
 		}
-		got := shellWords("exec " + shellWord(word) + " x")
+		got := foreign.ShellWords("exec " + foreign.ShellWord(word) + " x")
 		if len(got) != 3 || got[1] != word {
 			t.Errorf("%q came back as %q", word, got)
 		}

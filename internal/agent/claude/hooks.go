@@ -10,6 +10,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
+	"belay/internal/foreign"
 )
 
 // Errors of Decode.
@@ -17,7 +18,7 @@ var (
 	// ErrNoSession is returned for an event that belay knows and whose payload names no session.
 	ErrNoSession = errors.New("payload names no session")
 	// ErrBadPayload is returned for a payload that is no JSON object.
-	ErrBadPayload = errors.New("payload is no JSON object")
+	ErrBadPayload = foreign.ErrNoObject
 )
 
 // Bounds of single payload fields. Nothing longer is real; over the bound a name is shortened and a path or id dropped.
@@ -31,11 +32,11 @@ const (
 // Decode maps one hook call to events. An event that belay does not know means nothing; a known one without a session
 // is ErrNoSession; a payload that is no JSON object is ErrBadPayload unless it was cut, when its readable head counts.
 func (a *Agent) Decode(h agent.Hook) (agent.Incoming, error) {
-	p, err := parsePayload(h.Payload, h.Cut)
+	p, err := foreign.ParsePayload(h.Payload, h.Cut)
 	if err != nil {
 		return agent.Incoming{}, fmt.Errorf("decode %s %s payload: %w", name, h.Event, err)
 	}
-	event := p.text("hook_event_name")
+	event := p.Text("hook_event_name")
 	if event == "" {
 		event = h.Event
 	}
@@ -43,27 +44,27 @@ func (a *Agent) Decode(h agent.Hook) (agent.Incoming, error) {
 	if !known {
 		return agent.Incoming{}, nil
 	}
-	if p.id("session_id") == "" {
+	if p.ID("session_id") == "" {
 		return agent.Incoming{}, fmt.Errorf("decode %s %s payload: %w", name, event, ErrNoSession)
 	}
 	return in, nil
 }
 
 // frame is what every event of one payload has in common.
-func (a *Agent) frame(p payload, h agent.Hook) checkpoint.Event {
-	cwd := p.path("cwd")
+func (a *Agent) frame(p foreign.Payload, h agent.Hook) checkpoint.Event {
+	cwd := p.Path("cwd")
 	if cwd == "" && len(h.Cwd) <= maxPath {
 		cwd = h.Cwd // hooks run in the session's folder
 	}
-	cwd = realPath(cwd)
-	transcript := p.path("transcript_path")
+	cwd = foreign.RealPath(cwd)
+	transcript := p.Path("transcript_path")
 	e := checkpoint.Event{
-		Key:        checkpoint.NewKey(name, a.account(transcript), p.id("session_id"), cwd),
-		Turn:       p.id("prompt_id"),
+		Key:        checkpoint.NewKey(name, a.account(transcript), p.ID("session_id"), cwd),
+		Turn:       p.ID("prompt_id"),
 		Transcript: transcript,
 		Workspace:  cwd,
-		Model:      p.name("model"),
-		Mode:       p.name("permission_mode"),
+		Model:      label(p, "model"),
+		Mode:       label(p, "permission_mode"),
 	}
 	if child := childID(p); child != "" {
 		e.Key.Child = child
@@ -73,11 +74,11 @@ func (a *Agent) frame(p payload, h agent.Hook) checkpoint.Event {
 }
 
 // meaning is the pure part of Decode: what one event says. A false means that belay does not know the event.
-func meaning(event string, p payload, e checkpoint.Event) (agent.Incoming, bool) {
+func meaning(event string, p foreign.Payload, e checkpoint.Event) (agent.Incoming, bool) {
 	ask := agent.AskNothing
 	switch event {
 	case "SessionStart":
-		e.Kind, e.Source = checkpoint.EventStart, p.name("source")
+		e.Kind, e.Source = checkpoint.EventStart, label(p, "source")
 		ask = agent.AskStart
 	case "UserPromptSubmit":
 		e.Kind, e.Text = checkpoint.EventPrompt, said(p, "prompt")
@@ -94,14 +95,14 @@ func meaning(event string, p payload, e checkpoint.Event) (agent.Incoming, bool)
 		e.Background = background(p)
 	case "PostToolUseFailure":
 		e = call(p, e, checkpoint.EventToolEnd)
-		e.Failed, e.Output = true, words(p.text("error"), checkpoint.CutTool)
-		if p.flag("is_interrupt") {
+		e.Failed, e.Output = true, words(p.Text("error"), checkpoint.CutTool)
+		if p.Flag("is_interrupt") {
 			e.Reason = "interrupt"
 		}
 	case "PreCompact":
-		e.Kind, e.Reason = checkpoint.EventCompacting, p.name("trigger")
+		e.Kind, e.Reason = checkpoint.EventCompacting, label(p, "trigger")
 	case "PostCompact":
-		e.Kind, e.Reason = checkpoint.EventCompacted, p.name("trigger")
+		e.Kind, e.Reason = checkpoint.EventCompacted, label(p, "trigger")
 		e.Text = said(p, "compact_summary")
 	case "Stop":
 		e.Kind, e.Text = checkpoint.EventStop, said(p, "last_assistant_message")
@@ -109,7 +110,7 @@ func meaning(event string, p payload, e checkpoint.Event) (agent.Incoming, bool)
 		// Here last_assistant_message is the error's text and no words of the model.
 		e.Kind, e.Outcome, e.Reason = checkpoint.EventStop, checkpoint.OutcomeFailed, failure(p)
 	case "SessionEnd":
-		e.Kind, e.Reason = checkpoint.EventEnd, p.name("reason")
+		e.Kind, e.Reason = checkpoint.EventEnd, label(p, "reason")
 	case "SubagentStart":
 		return agent.Incoming{Events: childStart(p, e)}, true
 	case "SubagentStop":
@@ -121,21 +122,21 @@ func meaning(event string, p payload, e checkpoint.Event) (agent.Incoming, bool)
 }
 
 // said is a field with words of the conversation, in the very form in which the transcript's reader gives them.
-func said(p payload, key string) string {
-	return words(strings.TrimSpace(p.text(key)), checkpoint.CutText)
+func said(p foreign.Payload, key string) string {
+	return words(strings.TrimSpace(p.Text(key)), checkpoint.CutText)
 }
 
 // call fills what all tool events have.
-func call(p payload, e checkpoint.Event, kind checkpoint.EventKind) checkpoint.Event {
+func call(p foreign.Payload, e checkpoint.Event, kind checkpoint.EventKind) checkpoint.Event {
 	e.Kind = kind
-	e.Call = p.id("tool_use_id")
-	e.Name = p.name("tool_name")
+	e.Call = p.ID("tool_use_id")
+	e.Name = label(p, "tool_name")
 	e.Input = toolText(p["tool_input"])
 	return e
 }
 
 // background says that a call's result was given while the work goes on: a sub-agent or a command in the background.
-func background(p payload) bool {
+func background(p foreign.Payload) bool {
 	var response struct {
 		IsAsync any `json:"isAsync"`
 		Status  any `json:"status"`
@@ -150,10 +151,10 @@ func background(p payload) bool {
 }
 
 // failure is an API error in one line: its code, details and text.
-func failure(p payload) string {
+func failure(p foreign.Payload) string {
 	var parts []string
 	for _, key := range []string{"error", "error_details", "last_assistant_message"} {
-		if s := p.text(key); s != "" {
+		if s := p.Text(key); s != "" {
 			parts = append(parts, s)
 		}
 	}
@@ -162,13 +163,13 @@ func failure(p payload) string {
 
 // sideAgent is true for helpers of the program's own, such as the one that writes the summary of a compaction: their
 // type is empty. They do no work for the user, and what they say is in PostCompact.
-func sideAgent(p payload) bool {
+func sideAgent(p foreign.Payload) bool {
 	_, told := p["agent_type"]
-	return told && p.name("agent_type") == "" || strings.HasPrefix(childID(p), "acompact")
+	return told && label(p, "agent_type") == "" || strings.HasPrefix(childID(p), "acompact")
 }
 
 // childStart tells the parent of a new sub-agent, and opens the sub-agent's own session.
-func childStart(p payload, e checkpoint.Event) []checkpoint.Event {
+func childStart(p foreign.Payload, e checkpoint.Event) []checkpoint.Event {
 	if e.Key.Child == "" || sideAgent(p) {
 		return nil
 	}
@@ -179,7 +180,7 @@ func childStart(p payload, e checkpoint.Event) []checkpoint.Event {
 }
 
 // childStop tells both that a sub-agent ended. Its end is neither a round nor the end of a chain of the parent.
-func childStop(p payload, e checkpoint.Event) []checkpoint.Event {
+func childStop(p foreign.Payload, e checkpoint.Event) []checkpoint.Event {
 	if e.Key.Child == "" || sideAgent(p) {
 		return nil // before 2.0.42 the event did not say which sub-agent it was
 	}
@@ -187,19 +188,19 @@ func childStop(p payload, e checkpoint.Event) []checkpoint.Event {
 	e.Kind, e.Parent = checkpoint.EventEnd, e.Key.Session
 	e.ChildName = parent.ChildName
 	e.Text = said(p, "last_assistant_message")
-	e.Transcript = p.path("agent_transcript_path")
+	e.Transcript = p.Path("agent_transcript_path")
 	return []checkpoint.Event{parent, e}
 }
 
-func toParent(p payload, e checkpoint.Event, kind checkpoint.EventKind) checkpoint.Event {
-	e.Kind, e.Child, e.ChildName = kind, e.Key.Child, p.name("agent_type")
+func toParent(p foreign.Payload, e checkpoint.Event, kind checkpoint.EventKind) checkpoint.Event {
+	e.Kind, e.Child, e.ChildName = kind, e.Key.Child, label(p, "agent_type")
 	e.Key = e.Key.Parent()
-	e.Transcript = p.path("transcript_path")
+	e.Transcript = p.Path("transcript_path")
 	return e
 }
 
 // childID is the sub-agent that an event belongs to. Files are named agent-<id>, and some payloads say it that way.
-func childID(p payload) string { return strings.TrimPrefix(p.id("agent_id"), "agent-") }
+func childID(p foreign.Payload) string { return strings.TrimPrefix(p.ID("agent_id"), "agent-") }
 
 // account tells the sessions of several config homes apart. The place of a transcript is <home>/projects/<dir>/<file>;
 // the default home has no account.
@@ -212,21 +213,10 @@ func (a *Agent) account(transcript string) string {
 	if home == a.plain {
 		return ""
 	}
-	if home = realPath(home); a.plain != "" && home == realPath(a.plain) {
+	if home = foreign.RealPath(home); a.plain != "" && home == foreign.RealPath(a.plain) {
 		return ""
 	}
 	return home
-}
-
-// realPath follows links where the path leads somewhere on this machine. A relative one is not ours to complete.
-func realPath(path string) string {
-	if !filepath.IsAbs(path) {
-		return path
-	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
-	}
-	return filepath.Clean(path)
 }
 
 // Reply is the one JSON document with which a hook puts a text into the context; nothing where that is not possible or

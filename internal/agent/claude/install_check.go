@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"belay/internal/agent"
+	"belay/internal/foreign"
 	"belay/internal/vfs"
 )
 
@@ -101,6 +102,6 @@ func (a *Agent) checkManaged() []string {
 }
 
 func flagOf(text []byte, key string) bool {
-	var p payload
-	return json.Unmarshal([]byte(strings.TrimPrefix(string(text), bom)), &p) == nil && p.flag(key)
+	var p foreign.Payload
+	return json.Unmarshal([]byte(strings.TrimPrefix(string(text), bom)), &p) == nil && p.Flag(key)
 }

@@ -2,9 +2,9 @@ package claude
 
 import (
 	"encoding/json"
-	"strings"
 
 	"belay/internal/agent"
+	"belay/internal/foreign"
 	"belay/internal/jsonedit"
 )
 
@@ -48,9 +48,9 @@ func wanted(p agent.Paths, v version, known bool) map[string]group {
 		args = append(args, name, e.name)
 		h := handler{Type: "command", Command: p.Hook, Args: args, Timeout: e.timeout}
 		if !known || v.before(execForm) {
-			line := "exec " + shellWord(p.Hook)
+			line := "exec " + foreign.ShellWord(p.Hook)
 			for _, a := range args {
-				line += " " + shellWord(a)
+				line += " " + foreign.ShellWord(a)
 			}
 			h.Command, h.Args = line, nil
 		}
@@ -72,43 +72,9 @@ func argvOf(raw []byte) ([]string, bool) {
 	if len(h.Args) > 0 {
 		return append([]string{h.Command}, h.Args...), true
 	}
-	argv := shellWords(h.Command)
+	argv := foreign.ShellWords(h.Command)
 	if len(argv) > 0 && argv[0] == "exec" {
 		argv = argv[1:]
 	}
 	return argv, true
-}
-
-// shellWords splits a command line as far as shellWord writes it.
-func shellWords(line string) []string {
-	var words []string
-	var word strings.Builder
-	open, quoted := false, false
-	for i := 0; i < len(line); i++ {
-		switch c := line[i]; {
-		case quoted:
-			if quoted = c != '\''; quoted {
-				word.WriteByte(c)
-			}
-		case c == '\'':
-			open, quoted = true, true
-		case c == '\\' && i+1 < len(line):
-			i++
-			open = true
-			word.WriteByte(line[i])
-		case c == ' ':
-			if open {
-				words = append(words, word.String())
-			}
-			word.Reset()
-			open = false
-		default:
-			open = true
-			word.WriteByte(c)
-		}
-	}
-	if open {
-		words = append(words, word.String())
-	}
-	return words
 }

@@ -12,6 +12,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
+	"belay/internal/foreign"
 	"belay/internal/jsonl"
 )
 
@@ -41,7 +42,7 @@ func locateIn(ctx context.Context, home string, q agent.Query) ([]agent.Found, e
 		files = files[:locateHeads]
 	}
 	var found []agent.Found
-	want := realPath(q.Workspace)
+	want := foreign.RealPath(q.Workspace)
 	for _, f := range files {
 		if err := ctx.Err(); err != nil {
 			return nil, err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"belay/checkpoint"
+	"belay/internal/foreign"
 	"belay/internal/jsonl"
 )
 
@@ -88,7 +89,7 @@ func (c *collector) record(rec lineRecord, data []byte, rest bool) {
 	}
 	c.losses.Replaced += jsonl.Broken(data)
 	if own {
-		for _, marker := range ownMarkers(data) {
+		for _, marker := range foreign.Markers(string(data)) {
 			c.entries = append(c.entries, checkpoint.Entry{ID: marker, Kind: checkpoint.EntryOwn, At: rec.at()})
 		}
 	}
@@ -144,7 +145,7 @@ func workspaceOf(cwd string) string {
 	if len(cwd) > maxPath || strings.IndexByte(cwd, 0) >= 0 {
 		return ""
 	}
-	return strings.ToValidUTF8(realPath(cwd), "\uFFFD")
+	return strings.ToValidUTF8(foreign.RealPath(cwd), "\uFFFD")
 }
 
 func (c *collector) user(rec lineRecord, base checkpoint.Entry) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"slices"
 	"strings"
 
 	"belay/internal/jsonl"
@@ -231,14 +230,4 @@ func recordID(line []byte) string {
 		return rec.UUID
 	}
 	return contentID(line)
-}
-
-// ownMarkers finds belay's own blocks in a record, in any string at any depth, also in JSON that is kept as a string.
-func ownMarkers(data []byte) (markers []string) {
-	for _, m := range ownOpen().FindAllSubmatch(data, -1) {
-		if marker := string(m[1]); !slices.Contains(markers, marker) {
-			markers = append(markers, marker)
-		}
-	}
-	return markers
 }

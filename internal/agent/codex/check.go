@@ -8,12 +8,10 @@ import (
 	"strings"
 
 	"belay/internal/agent"
+	"belay/internal/foreign"
 	"belay/internal/lazyre"
 	"belay/internal/vfs"
 )
-
-// tried are the versions whose hooks, rollouts and resumes were run or captured.
-var tried = map[string]bool{"0.169.0": true, "0.171.0": true}
 
 var versionForm = lazyre.New(`^\d{1,6}\.\d{1,6}\.\d{1,6}\b`)
 
@@ -23,7 +21,7 @@ func (a *Agent) Present() (string, bool) {
 	for _, dir := range filepath.SplitList(a.path) {
 		file := filepath.Join(dir, "codex")
 		if info, err := os.Stat(file); filepath.IsAbs(dir) && err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-			return a.versionOf(realPath(file)), true
+			return a.versionOf(foreign.RealPath(file)), true
 		}
 	}
 	_, err := os.Stat(a.home)
@@ -49,9 +47,6 @@ func (a *Agent) Check(p agent.Paths) []string {
 	var found []string
 	if info, err := os.Stat(p.Hook); err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
 		found = append(found, fmt.Sprintf("%s is no program that can be started", p.Hook))
-	}
-	if v, _ := a.Present(); v != "" && !tried[v] {
-		found = append(found, fmt.Sprintf("Codex %s was not tried with this belay (tried: 0.169.0, 0.171.0)", v))
 	}
 	f, err := a.read(a.hooksPath())
 	switch {

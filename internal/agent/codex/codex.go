@@ -11,6 +11,11 @@
 // with a rollout of its own. In the terminal program the hooks' parent, and so the agent's process, is the server that
 // runs the threads in the background, not the program that a person sees: closing the terminal ends nothing.
 //
+// A person who goes back in a conversation makes Codex go on in another rollout of the same thread: what was taken back is
+// retracted, and what still stands counts once (chain.go). A fork is a thread of its own, with what it says itself; what it
+// goes on from is its parent's. A command of a turn that a person breaks off counts as failed, as Codex tells the model;
+// Codex may leave it running.
+//
 // What it cannot know: SIGTERM and kill -9 are told by no event and no record. Whether a shell command failed is not in the
 // hook's payload: Decode looks for it at the end of the rollout that the payload names, and nowhere else.
 package codex
@@ -23,6 +28,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
+	"belay/internal/foreign"
 	"belay/internal/vfs"
 )
 
@@ -58,7 +64,7 @@ func New() *Agent {
 		a.plain = filepath.Join(user, ".codex")
 	}
 	if filepath.IsAbs(a.home) {
-		a.home = realPath(a.home) // so does Codex, and trust names the file by it
+		a.home = foreign.RealPath(a.home) // so does Codex, and trust names the file by it
 	} else {
 		a.home = a.plain
 	}
@@ -89,7 +95,9 @@ func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error
 }
 
 // ResumeCommand is what a person types to go on with a session.
-func (a *Agent) ResumeCommand(session string) string { return "codex resume " + shellWord(session) }
+func (a *Agent) ResumeCommand(session string) string {
+	return "codex resume " + foreign.ShellWord(session)
+}
 
 // hookEvent is one event that belay registers for.
 type hookEvent struct {

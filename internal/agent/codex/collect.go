@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"belay/checkpoint"
+	"belay/internal/examine"
+	"belay/internal/foreign"
 	"belay/internal/jsonl"
 	"belay/internal/lazyre"
 )
@@ -87,7 +89,7 @@ func (c *collector) record(rec line, data []byte, rest bool) {
 		c.place(rec, base)
 	case "response_item", "bare_item":
 		if hasOwn(data) {
-			for _, marker := range ownMarkers(data) {
+			for _, marker := range foreign.Markers(string(data)) {
 				c.add(checkpoint.Entry{ID: marker, Kind: checkpoint.EntryOwn, At: base.At, Session: c.foreign})
 			}
 		}
@@ -261,7 +263,7 @@ func (c *collector) result(p payload, base checkpoint.Entry) {
 		} `json:"metadata"`
 	}
 	switch {
-	case base.Output == "aborted":
+	case base.Output == "aborted", examine.MadeUp(base.Output):
 		base.MadeUp = true
 	case code != nil:
 		base.Failed = code[1] != "0"
@@ -334,32 +336,38 @@ func (c *collector) rolledBack(n int) {
 	}
 	n = min(n, maxRolled)
 	err := c.before(c.at, func(l jsonl.Line) bool {
-		if !matters(l.Data) {
-			return true
-		}
-		rec, err := decodeLine(l.Data)
-		if err != nil {
-			return true
-		}
-		if rec.Type == "event_msg" && rec.Payload.Type == "thread_rolled_back" {
-			n = min(n+max(rec.Payload.NumTurns, 0), maxRolled) // those were taken back before
-			return true
-		}
-		one := collector{cur: c.cur, seen: jsonl.NewSeen(2), foreign: c.foreign}
-		one.record(rec, l.Data, false)
-		for _, e := range one.entries {
-			if isPrompt(e) || isAnswer(e) {
-				c.add(checkpoint.Entry{Op: checkpoint.Retract, ID: e.ID, Session: c.foreign})
-			}
-			if isPrompt(e) {
-				n--
-			}
-		}
+		turns, again := c.retract(l)
+		n = min(n+again, maxRolled) - turns // those of another roll back were taken back before
 		return n > 0
 	})
 	if err != nil {
 		c.losses.BadLines++ // the words stay: told too much is better than read no further
 	}
+}
+
+// retract takes back what is said in one line. It gives how many turns begin there, and how many are rolled back there.
+func (c *collector) retract(l jsonl.Line) (turns, again int) {
+	if !matters(l.Data) {
+		return 0, 0
+	}
+	rec, err := decodeLine(l.Data)
+	if err != nil {
+		return 0, 0
+	}
+	if rec.Type == "event_msg" && rec.Payload.Type == "thread_rolled_back" {
+		return 0, max(rec.Payload.NumTurns, 0)
+	}
+	one := collector{cur: c.cur, seen: jsonl.NewSeen(2), foreign: c.foreign}
+	one.record(rec, l.Data, false)
+	for _, e := range one.entries {
+		if isPrompt(e) || isAnswer(e) {
+			c.add(checkpoint.Entry{Op: checkpoint.Retract, ID: e.ID, Session: c.foreign})
+		}
+		if isPrompt(e) {
+			turns++
+		}
+	}
+	return turns, 0
 }
 
 // maxRolled bounds how many turns are looked for when some are rolled back.

@@ -51,8 +51,9 @@ func summarise(b checkpoint.Batch) summary {
 			if ended[e.Call] {
 				continue // the command's end and its output are two records
 			}
-			ended[e.Call] = true
-			s.Open = slices.DeleteFunc(s.Open, func(c string) bool { return c == e.Call })
+			if ended[e.Call] = !e.Background; ended[e.Call] {
+				s.Open = slices.DeleteFunc(s.Open, func(c string) bool { return c == e.Call })
+			}
 		case checkpoint.EntryAssistant:
 			last = e.Text
 		}
@@ -127,7 +128,7 @@ func TestGoldenRollouts(t *testing.T) {
 			t.Errorf("%s: changed by being read: %v", name, err)
 		}
 
-		copied := filepath.Join(t.TempDir(), "rollout.jsonl")
+		copied := filepath.Join(t.TempDir(), filepath.Base(path))
 		write(t, copied, content)
 		pack(t, copied)
 		r = openTranscript(agent.Source{Path: copied})

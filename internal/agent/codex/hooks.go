@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strings"
-	"unicode"
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/jsonedit"
+	"belay/internal/foreign"
 	"belay/internal/jsonl"
 )
 
@@ -20,21 +18,17 @@ var (
 	// ErrNoSession is returned for an event that belay knows and whose payload names no session.
 	ErrNoSession = errors.New("payload names no session")
 	// ErrBadPayload is returned for a payload that is no JSON object.
-	ErrBadPayload = errors.New("payload is no JSON object")
+	ErrBadPayload = foreign.ErrNoObject
 )
-
-// fields is a hook's JSON object. Its accessors give the empty value for a field that is absent, of another type than
-// expected, or beyond its bound: the payload's form is Codex's and may change in any release.
-type fields map[string]json.RawMessage
 
 // Decode maps one hook call to events. An event that belay does not know means nothing; a known one without a session
 // is ErrNoSession; a payload that is no JSON object is ErrBadPayload unless it was cut, when its readable head counts.
 func (a *Agent) Decode(h agent.Hook) (agent.Incoming, error) {
-	p, err := parseFields(h.Payload, h.Cut)
+	p, err := foreign.ParsePayload(h.Payload, h.Cut)
 	if err != nil {
 		return agent.Incoming{}, fmt.Errorf("decode %s %s payload: %w", name, h.Event, err)
 	}
-	event := p.text("hook_event_name")
+	event := p.Text("hook_event_name")
 	if event == "" {
 		event = h.Event
 	}
@@ -42,7 +36,7 @@ func (a *Agent) Decode(h agent.Hook) (agent.Incoming, error) {
 	if !known {
 		return agent.Incoming{}, nil
 	}
-	if p.id("session_id") == "" {
+	if p.ID("session_id") == "" {
 		return agent.Incoming{}, fmt.Errorf("decode %s %s payload: %w", name, event, ErrNoSession)
 	}
 	if e := in.Events; event == "PostToolUse" {
@@ -53,34 +47,34 @@ func (a *Agent) Decode(h agent.Hook) (agent.Incoming, error) {
 
 // frame is what every event of one payload has in common. The agent's process is the hook's parent, which belay-hook
 // tells: Codex names none.
-func (a *Agent) frame(p fields, h agent.Hook) checkpoint.Event {
-	cwd := p.path("cwd")
+func (a *Agent) frame(p foreign.Payload, h agent.Hook) checkpoint.Event {
+	cwd := p.Path("cwd")
 	if cwd == "" && len(h.Cwd) <= maxPath {
 		cwd = h.Cwd // hooks run in the session's folder
 	}
-	cwd = realPath(cwd)
-	transcript := p.path("transcript_path") // of the thread that the event is about; null for threads without a file
+	cwd = foreign.RealPath(cwd)
+	transcript := p.Path("transcript_path") // of the thread that the event is about; null for threads without a file
 	e := checkpoint.Event{
-		Key:        checkpoint.NewKey(name, a.account(transcript), p.id("session_id"), cwd),
-		Turn:       p.id("turn_id"),
+		Key:        checkpoint.NewKey(name, a.account(transcript), p.ID("session_id"), cwd),
+		Turn:       p.ID("turn_id"),
 		Transcript: transcript,
 		Workspace:  cwd,
-		Model:      p.name("model"),
-		Mode:       p.name("permission_mode"),
+		Model:      label(p, "model"),
+		Mode:       label(p, "permission_mode"),
 	}
-	e.Key.Child = p.id("agent_id")
+	e.Key.Child = p.ID("agent_id")
 	return e
 }
 
 // meaning is the pure part of Decode: what one event says. A false means that belay does not know the event.
-func meaning(event string, p fields, e checkpoint.Event) (agent.Incoming, bool) {
+func meaning(event string, p foreign.Payload, e checkpoint.Event) (agent.Incoming, bool) {
 	ask := agent.AskNothing
 	switch event {
 	case "SessionStart":
-		e.Kind, e.Source = checkpoint.EventStart, p.name("source")
+		e.Kind, e.Source = checkpoint.EventStart, label(p, "source")
 		ask = agent.AskStart
 	case "UserPromptSubmit":
-		e.Kind, e.Text = checkpoint.EventPrompt, said(p.text("prompt"))
+		e.Kind, e.Text = checkpoint.EventPrompt, said(p.Text("prompt"))
 		ask = agent.AskCarry
 	case "PreToolUse":
 		e = call(p, e, checkpoint.EventToolStart)
@@ -88,15 +82,15 @@ func meaning(event string, p fields, e checkpoint.Event) (agent.Incoming, bool) 
 		e = call(p, e, checkpoint.EventToolEnd)
 		e.Output = toolOutput(p["tool_response"])
 	case "PreCompact":
-		e.Kind, e.Reason = checkpoint.EventCompacting, p.name("trigger")
+		e.Kind, e.Reason = checkpoint.EventCompacting, label(p, "trigger")
 	case "PostCompact":
-		e.Kind, e.Reason = checkpoint.EventCompacted, p.name("trigger")
+		e.Kind, e.Reason = checkpoint.EventCompacted, label(p, "trigger")
 	case "Stop":
-		e.Kind, e.Text = checkpoint.EventStop, said(p.text("last_assistant_message"))
+		e.Kind, e.Text = checkpoint.EventStop, said(p.Text("last_assistant_message"))
 	case "Interrupt":
 		e.Kind, e.Outcome = checkpoint.EventStop, checkpoint.OutcomeInterrupted
 	case "SessionEnd":
-		e.Kind, e.Reason = checkpoint.EventEnd, p.name("reason")
+		e.Kind, e.Reason = checkpoint.EventEnd, label(p, "reason")
 	case "SubagentStart":
 		return agent.Incoming{Events: childStart(p, e)}, true
 	case "SubagentStop":
@@ -111,10 +105,10 @@ func meaning(event string, p fields, e checkpoint.Event) (agent.Incoming, bool) 
 }
 
 // call fills what all tool events have.
-func call(p fields, e checkpoint.Event, kind checkpoint.EventKind) checkpoint.Event {
+func call(p foreign.Payload, e checkpoint.Event, kind checkpoint.EventKind) checkpoint.Event {
 	e.Kind = kind
-	e.Call = p.id("tool_use_id")
-	e.Name = toolName(p.text("tool_name"))
+	e.Call = p.ID("tool_use_id")
+	e.Name = toolName(p.Text("tool_name"))
 	e.Input = toolInput(e.Name, p["tool_input"])
 	return e
 }
@@ -152,7 +146,7 @@ func commandFailed(transcript, call string) (failed bool) {
 
 // childStart tells the parent of a new sub-agent, and opens the sub-agent's own session. The payload's transcript is the
 // child's, and its turn too.
-func childStart(p fields, e checkpoint.Event) []checkpoint.Event {
+func childStart(p foreign.Payload, e checkpoint.Event) []checkpoint.Event {
 	if e.Key.Child == "" {
 		return nil
 	}
@@ -164,20 +158,20 @@ func childStart(p fields, e checkpoint.Event) []checkpoint.Event {
 
 // childStop tells both that a sub-agent ended. Its end is neither a round nor the end of a chain of the parent. Here the
 // payload's transcript is the parent's.
-func childStop(p fields, e checkpoint.Event) []checkpoint.Event {
+func childStop(p foreign.Payload, e checkpoint.Event) []checkpoint.Event {
 	if e.Key.Child == "" {
 		return nil
 	}
 	parent := toParent(p, e, checkpoint.EventChildEnd)
 	parent.Turn = ""
 	e.Kind, e.Parent, e.ChildName = checkpoint.EventEnd, e.Key.Session, parent.ChildName
-	e.Text = said(p.text("last_assistant_message"))
-	e.Transcript = p.path("agent_transcript_path")
+	e.Text = said(p.Text("last_assistant_message"))
+	e.Transcript = p.Path("agent_transcript_path")
 	return []checkpoint.Event{parent, e}
 }
 
-func toParent(p fields, e checkpoint.Event, kind checkpoint.EventKind) checkpoint.Event {
-	e.Kind, e.Child, e.ChildName = kind, e.Key.Child, p.name("agent_type")
+func toParent(p foreign.Payload, e checkpoint.Event, kind checkpoint.EventKind) checkpoint.Event {
+	e.Kind, e.Child, e.ChildName = kind, e.Key.Child, label(p, "agent_type")
 	e.Key = e.Key.Parent()
 	return e
 }
@@ -193,7 +187,7 @@ func (a *Agent) account(transcript string) string {
 	if home == a.plain {
 		return ""
 	}
-	if home = realPath(home); a.plain != "" && home == realPath(a.plain) {
+	if home = foreign.RealPath(home); a.plain != "" && home == foreign.RealPath(a.plain) {
 		return ""
 	}
 	return home
@@ -219,104 +213,5 @@ func (a *Agent) Reply(event, text string) []byte {
 	return bytes.TrimSuffix(doc.Bytes(), []byte("\n"))
 }
 
-// parseFields reads the object. Of a payload that was cut on its way it takes what stands whole before the cut, and the
-// head of the value that was cut.
-func parseFields(b []byte, cut bool) (fields, error) {
-	b = bytes.TrimPrefix(b, []byte(jsonedit.BOM))
-	var p fields
-	err := json.Unmarshal(b, &p)
-	if err == nil && p != nil {
-		return p, nil
-	}
-	if cut {
-		if p = salvage(b); len(p) > 0 {
-			return p, nil
-		}
-	}
-	if err == nil {
-		return nil, ErrBadPayload // null
-	}
-	return nil, fmt.Errorf("%w: %w", ErrBadPayload, err)
-}
-
-// salvage reads as many members as stand in a broken object.
-func salvage(b []byte) fields {
-	start := jsonedit.SkipSpace(b, 0)
-	if start >= len(b) || b[start] != '{' {
-		return nil
-	}
-	p := fields{}
-	members, _ := jsonedit.Members(b, start)
-	for _, m := range members {
-		if m.End >= 0 {
-			if raw := b[m.Value:m.End]; json.Valid(raw) {
-				p[m.Key] = raw
-			}
-			continue
-		}
-		if head, ok := headOf(b[m.Value:]); ok {
-			p[m.Key] = head
-		}
-	}
-	return p
-}
-
-// tornWord is how much of the end of a cut text is looked at for a place between two words. A secret must not survive
-// because its second half is missing.
-const tornWord = 4 << 10
-
-// headOf makes a JSON string of the head of a value whose end is missing. A string's own words are kept, an object or a
-// list becomes the text that it is.
-func headOf(torn []byte) (json.RawMessage, bool) {
-	const most = 1 << 20
-	torn = torn[:min(len(torn), most)]
-	if len(torn) == 0 || strings.IndexByte(`"{[`, torn[0]) < 0 {
-		return nil, false // half a number or word
-	}
-	text := string(torn)
-	if torn[0] == '"' {
-		// The cut may lie inside an escape: at most \ud83d\ude00 less one byte.
-		ok := false
-		for i := 0; i < 12 && i < len(torn) && !ok; i++ {
-			ok = json.Unmarshal(append(bytes.Clone(torn[:len(torn)-i]), '"'), &text) == nil
-		}
-		if !ok {
-			return nil, false
-		}
-	}
-	near := max(0, len(text)-tornWord)
-	if i := strings.LastIndexFunc(text[near:], unicode.IsSpace); i >= 0 {
-		near += i
-	}
-	head, err := json.Marshal(strings.ToValidUTF8(text[:near], ""))
-	return head, err == nil
-}
-
-// text is a string field as it came.
-func (p fields) text(key string) string {
-	var s string
-	if json.Unmarshal(p[key], &s) != nil {
-		return ""
-	}
-	return s
-}
-
-// id is a string that identifies something: cutting it would make it another.
-func (p fields) id(key string) string {
-	if s := p.text(key); len(s) <= maxID {
-		return s
-	}
-	return ""
-}
-
-// path is a string that names a file; any byte but NUL may be in it.
-func (p fields) path(key string) string {
-	s := p.text(key)
-	if len(s) > maxPath || strings.IndexByte(s, 0) >= 0 {
-		return ""
-	}
-	return s
-}
-
-// name is a short word for people: a tool, a model, a reason.
-func (p fields) name(key string) string { return words(p.text(key), maxName) }
+// label is a short word for people: a tool, a model, a reason.
+func label(p foreign.Payload, key string) string { return words(p.Text(key), maxName) }

@@ -235,7 +235,7 @@ func TestReply(t *testing.T) {
 // TestWhatIsTold: limits and events as they were seen.
 func TestWhatIsTold(t *testing.T) {
 	a := New()
-	if l := a.Limits(); l.BriefBytes != 9000 || !l.LateText || l.Repairs || l.FalseCompaction {
+	if l := a.Limits(); l.BriefBytes != 9000 || !l.LateText || l.Repairs || l.QuietCompaction {
 		t.Errorf("limits %+v", l)
 	}
 	waits := ""

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"belay/internal/agent"
+	"belay/internal/foreign"
 	"belay/internal/jsonedit"
 )
 
@@ -42,9 +43,9 @@ type handler struct {
 func wanted(p agent.Paths) map[string]any {
 	want := map[string]any{}
 	for _, e := range hookEvents() {
-		line := "exec " + shellWord(p.Hook)
+		line := "exec " + foreign.ShellWord(p.Hook)
 		if p.Socket != "" {
-			line += " --socket " + shellWord(p.Socket)
+			line += " --socket " + foreign.ShellWord(p.Socket)
 		}
 		line += " " + name + " " + e.name
 		want[e.name] = group{Hooks: []handler{{Type: "command", Command: line, Timeout: e.timeout}}}
@@ -74,45 +75,11 @@ func argvOf(raw []byte) []string {
 	if json.Unmarshal(raw, &h) != nil || h.Type != "command" {
 		return nil
 	}
-	argv := shellWords(h.Command)
+	argv := foreign.ShellWords(h.Command)
 	if len(argv) > 0 && argv[0] == "exec" {
 		argv = argv[1:]
 	}
 	return argv
-}
-
-// shellWords splits a command line as far as shellWord writes it.
-func shellWords(line string) []string {
-	var words []string
-	var word strings.Builder
-	open, quoted := false, false
-	for i := 0; i < len(line); i++ {
-		switch c := line[i]; {
-		case quoted:
-			if quoted = c != '\''; quoted {
-				word.WriteByte(c)
-			}
-		case c == '\'':
-			open, quoted = true, true
-		case c == '\\' && i+1 < len(line):
-			i++
-			open = true
-			word.WriteByte(line[i])
-		case c == ' ':
-			if open {
-				words = append(words, word.String())
-			}
-			word.Reset()
-			open = false
-		default:
-			open = true
-			word.WriteByte(c)
-		}
-	}
-	if open {
-		words = append(words, word.String())
-	}
-	return words
 }
 
 func (a *Agent) hooksPath() string  { return filepath.Join(a.home, "hooks.json") }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"belay/internal/agent"
+	"belay/internal/foreign"
 )
 
 const (
@@ -36,7 +37,8 @@ func locate(ctx context.Context, home string, q agent.Query) ([]agent.Found, err
 		files = files[:locateHeads]
 	}
 	var found []agent.Found
-	want := realPath(q.Workspace)
+	seen := map[string]bool{} // a thread whose person went back has several rollouts, the newest of which goes on
+	want := foreign.RealPath(q.Workspace)
 	for _, f := range files {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -48,10 +50,14 @@ func locate(ctx context.Context, home string, q agent.Query) ([]agent.Found, err
 		if own.thread == "" {
 			own.session = threadOfName(f.path)
 		}
+		if seen[own.session] {
+			continue
+		}
 		workspace := workspaceOf(own.cwd)
 		if q.Session != "" && own.session != q.Session || q.Workspace != "" && workspace != want {
 			continue
 		}
+		seen[own.session] = own.session != ""
 		found = append(found, agent.Found{
 			Source:    agent.Source{Path: strings.TrimSuffix(f.path, packed), Session: own.session},
 			Workspace: workspace,

@@ -25,7 +25,7 @@ func TestLocate(t *testing.T) {
 		return path
 	}
 	id := func(n int) string { return fmt.Sprintf("01999999-0000-7000-8000-%012d", n) }
-	live := put(nameOf(id(1)), meta(id(1), "/p"))
+	put(nameOf(id(1)), meta(id(1), "/p"))
 	child := fmt.Sprintf(`{"id":%q,"session_id":%q,"parent_thread_id":%q,"cwd":"/p","source":{"subagent":{}}}`, id(2), id(1), id(1))
 	put(nameOf(id(2)), rec("session_meta", child))
 	zst := put(nameOf(id(3)), meta(id(3), "/p"))
@@ -43,8 +43,8 @@ func TestLocate(t *testing.T) {
 		q    agent.Query
 		want []string
 	}{
-		{"all", agent.Query{}, []string{zst, empty, reverted, both, old, live}},
-		{"one thread, its newest file first", agent.Query{Session: id(1)}, []string{reverted, live}},
+		{"all", agent.Query{}, []string{zst, empty, reverted, both, old}},
+		{"one thread, the file that goes on", agent.Query{Session: id(1)}, []string{reverted}},
 		{"a compressed one under its plain name", agent.Query{Session: id(3)}, []string{zst}},
 		{"a sub-agent's is no session", agent.Query{Session: id(2)}, nil},
 		{"a folder", agent.Query{Workspace: "/other"}, []string{both, old}},

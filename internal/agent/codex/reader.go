@@ -3,6 +3,7 @@ package codex
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	"belay/checkpoint"
 	"belay/internal/agent"
@@ -22,6 +23,7 @@ const (
 // a later reader goes on exactly where this one stopped. Workspace and model only need to be compared: hashes.
 type cursor struct {
 	jsonl.Pos
+	In    uint32   `json:"r,omitempty"` // the rollout that the place is in: hash of its id
 	Turn  string   `json:"u,omitempty"` // the turn that began last
 	Place uint32   `json:"w,omitempty"`
 	Model uint32   `json:"m,omitempty"`
@@ -48,6 +50,10 @@ type reader struct {
 	src  agent.Source
 	file rollout
 
+	parts  []part // rollouts that this one goes on from, oldest first
+	linked bool   // they were looked for
+	id     uint32 // hash of this one's own id
+
 	next  checkpoint.Cursor // where the last Read ended; what follows was not seen yet
 	seen  *jsonl.Seen       // records up to there, in what the file holds now
 	known *jsonl.Seen       // records given before the file's past changed; nil when it did not
@@ -57,7 +63,7 @@ func openTranscript(src agent.Source) checkpoint.Transcript {
 	return &reader{src: src, file: rollout{path: src.Path}}
 }
 
-func (r *reader) Close() error { return r.file.close() }
+func (r *reader) Close() error { return errors.Join(r.unlink(), r.file.close()) }
 
 func (r *reader) Read(ctx context.Context, from checkpoint.Cursor, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
 	batch, err := r.read(ctx, from, opt)
@@ -73,11 +79,14 @@ func (r *reader) Read(ctx context.Context, from checkpoint.Cursor, opt checkpoin
 func (r *reader) read(ctx context.Context, from checkpoint.Cursor, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
 	if from == "" {
 		// A file that was renamed away in the meantime is not what first sight is of.
-		if err := r.file.close(); err != nil {
+		if err := r.Close(); err != nil {
 			return checkpoint.Batch{}, err
 		}
 	}
 	f, err := r.file.open(ctx)
+	if err == nil {
+		err = r.link()
+	}
 	if err != nil {
 		return checkpoint.Batch{}, err
 	}
@@ -86,19 +95,28 @@ func (r *reader) read(ctx context.Context, from checkpoint.Cursor, opt checkpoin
 		if !opt.Whole {
 			return r.firstSight(ctx, f, opt)
 		}
-		batch, err := r.forward(ctx, f, cursor{}, opt)
+		batch, err := r.forward(ctx, f, cursor{In: r.first()}, opt)
 		batch.First = true
 		return batch, err
 	}
-	cur := readCursor(from)
+	cur, gone, err := r.goneBack(ctx, readCursor(from))
+	if err != nil {
+		return checkpoint.Batch{}, err
+	}
 	if from != r.next {
 		// Another run's cursor, or an older one of ours because what we gave could not be kept: what is after it is new.
 		r.seen, r.known = jsonl.NewSeen(seenKeys), nil
-		if err := r.warm(f, cur.Pos); err != nil {
+		in, _, err := r.from(ctx, f, cur)
+		if err == nil {
+			err = r.warm(in, cur.Pos)
+		}
+		if err != nil {
 			return checkpoint.Batch{}, err
 		}
 	}
-	return r.forward(ctx, f, cur, opt)
+	batch, err := r.forward(ctx, f, cur, opt)
+	batch.Entries = append(gone, batch.Entries...)
+	return batch, err
 }
 
 // warm learns the records just before a cursor, when there is something after it and the file still is what the cursor
@@ -124,22 +142,32 @@ func (r *reader) collector(cur cursor) collector {
 	return collector{cur: cur, seen: r.seen, known: r.known, foreign: r.file.foreign(r.src)}
 }
 
-// forward reads on from cur.
-func (r *reader) forward(ctx context.Context, f *jsonl.File, cur cursor, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
+// forward reads on from cur, to the end of the rollout that it is in.
+func (r *reader) forward(ctx context.Context, own *jsonl.File, cur cursor, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
+	f, end, err := r.from(ctx, own, cur)
+	if err != nil {
+		return checkpoint.Batch{}, err
+	}
+	most := int64(readRaw)
+	if end > 0 {
+		most = min(most, max(end-cur.Off, 1))
+	}
 	c := r.collector(cur)
 	c.before = func(end int64, fn func(jsonl.Line) bool) error { return f.Backward(end, rolledBytes, fn) }
 	span, err := f.Read(cur.Pos, jsonl.Options{
 		Final: opt.Final,
-		Max:   readRaw,
+		Max:   most,
 		Changed: func() {
 			c.known, c.seen = c.seen, jsonl.NewSeen(seenKeys)
-			c.cur = cursor{}
+			c.cur = cursor{In: cur.In}
 			r.file.forget()
 			c.foreign = r.file.foreign(r.src)
 			c.entries = append(c.entries, checkpoint.Entry{Op: checkpoint.Reset})
 		},
 	}, func(l jsonl.Line) bool {
-		c.line(l)
+		if end == 0 || l.End <= end {
+			c.line(l)
+		}
 		return c.decoded < readDecoded && len(c.entries) < readEntries && ctx.Err() == nil
 	})
 	if err == nil {
@@ -152,8 +180,17 @@ func (r *reader) forward(ctx context.Context, f *jsonl.File, cur cursor, opt che
 	c.cur.Pos = span.Pos
 	c.losses.Torn = span.Losses.Torn
 	span.Losses.Add(c.losses)
-	if !span.More {
+	switch {
+	case end > 0 && (span.Pos.Off >= end || !span.More):
+		c.cur.Pos, span.More = jsonl.Pos{}, true
+		if c.cur.In, err = r.leave(cur.In); err != nil {
+			return checkpoint.Batch{}, err
+		}
+	case !span.More:
 		r.file.tellDamage(&span.Losses)
+	}
+	if end == 0 {
+		c.cur.In = r.id
 	}
 	return checkpoint.Batch{Entries: c.entries, Cursor: c.cur.encode(), Losses: span.Losses, More: span.More}, nil
 }
@@ -168,43 +205,67 @@ const (
 	firstRaw     = 32 << 20 // and so many bytes are looked at whatever they are
 )
 
-func (r *reader) firstSight(ctx context.Context, f *jsonl.File, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
-	size, err := f.Size()
+func (r *reader) firstSight(ctx context.Context, own *jsonl.File, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
+	size, err := own.Size()
 	if err != nil {
 		return checkpoint.Batch{}, err
+	}
+	in, before := r.id, int64(0) // the rollout in which the newest part begins, and the bytes that older ones count
+	if n := len(r.parts) - 1; n >= 0 && size < firstWhole {
+		in, size = r.parts[n].id, r.parts[n].end
+	}
+	for _, p := range r.parts {
+		if p.id == in {
+			break
+		}
+		before += p.end
 	}
 	var head headPart
 	var start int64
-	if size > firstWhole {
-		if head, err = r.head(f); err == nil {
-			start, err = r.newest(f, size, head.cur)
-		}
+	var f *jsonl.File
+	if before+size > firstWhole {
+		head, f, start, err = r.window(ctx, own, in, size)
 	}
 	if err != nil {
 		return checkpoint.Batch{}, err
 	}
-	if start <= head.end {
-		batch, err := r.forward(ctx, f, cursor{}, opt)
+	if before+start <= head.end {
+		batch, err := r.forward(ctx, own, cursor{In: r.first()}, opt)
 		batch.First = true
 		return batch, err
 	}
 	cur := head.cur
-	cur.Said = lastSaid{}
+	cur.Said, cur.In = lastSaid{}, in
 	if cur.Pos, err = f.At(start); err != nil {
 		return checkpoint.Batch{}, err
 	}
 	for _, key := range head.keys {
 		r.seen.Add(key)
 	}
-	batch, err := r.forward(ctx, f, cur, opt)
+	batch, err := r.forward(ctx, own, cur, opt)
 	if err != nil {
 		return batch, err
 	}
 	batch.Entries = append(head.entries, batch.Entries...)
-	batch.First, batch.Skipped = true, start-head.end
+	batch.First, batch.Skipped = true, before+start-head.end
 	head.losses.Add(batch.Losses)
 	batch.Losses = head.losses
 	return batch, nil
+}
+
+// window reads the head of the conversation and finds where its newest part begins in one of its rollouts.
+func (r *reader) window(ctx context.Context, own *jsonl.File, in uint32, size int64) (head headPart, f *jsonl.File, start int64, err error) {
+	oldest, _, err := r.from(ctx, own, cursor{In: r.first()})
+	if err == nil {
+		head, err = r.head(oldest)
+	}
+	if err == nil {
+		f, _, err = r.from(ctx, own, cursor{In: in})
+	}
+	if err == nil {
+		start, err = r.newest(f, size, head.cur)
+	}
+	return head, f, start, err
 }
 
 // headPart is what first sight keeps of a file's beginning.

@@ -15,7 +15,6 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"belay/checkpoint"
-	"belay/internal/agent"
 	"belay/internal/jsonl"
 	"belay/internal/lazyre"
 )
@@ -31,7 +30,7 @@ const (
 )
 
 // rolloutName is the name of a live or archived rollout; after a revert the thread has another file, with a second id.
-var rolloutName = lazyre.New(`^rollout-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-([0-9a-f-]{36})(?:_[0-9A-Za-z-]{1,64})?\.jsonl(\.zst)?$`)
+var rolloutName = lazyre.New(`^rollout-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-([0-9a-f-]{36})(?:_([0-9A-Za-z-]{1,64}))?\.jsonl(\.zst)?$`)
 
 // threadOfName is the thread id in a rollout's name; empty for every other file.
 func threadOfName(path string) string {
@@ -206,31 +205,14 @@ func (r *rollout) tellDamage(l *checkpoint.Losses) {
 // forget makes foreign look at the file again.
 func (r *rollout) forget() { r.owner = nil }
 
-// foreign is the thread of the file, when it is not the one that is asked for. A file that does not say whose it is
-// belongs to whoever names it, and what is no thread id is only a name of the file.
-func (r *rollout) foreign(src agent.Source) string {
-	if r.owner == nil {
-		own, err := ownerOf(r.at)
-		if err != nil {
-			return ""
-		}
-		r.owner = &own
-	}
-	want := src.Child
-	if want == "" {
-		want = src.Session
-	}
-	if !checkpoint.IsUUID(want) || r.owner.thread == "" || r.owner.thread == want {
-		return ""
-	}
-	return words(r.owner.thread, maxID)
-}
-
 // owner says whose a rollout is, as its first record tells.
 type owner struct {
 	thread, session string // session: of the root thread
 	child           bool   // a sub-agent's thread
 	cwd             string
+
+	base    string // the rollout that this one goes on from
+	baseEnd int64  // how many bytes of it count
 }
 
 // ownerOf reads the first record of a rollout, plain or compressed.
@@ -251,13 +233,17 @@ func ownerOf(path string) (owner, error) {
 			Source    struct {
 				Subagent any `json:"subagent"`
 			} `json:"source"`
+			Base struct {
+				ID  string `json:"thread_id"` // so it is called; it is a rollout's
+				End int64  `json:"end_byte_offset"`
+			} `json:"history_base"`
 		} `json:"payload"`
 	}
 	if jsonl.Decode(first, &rec) != nil {
 		return owner{}, nil
 	}
 	p := rec.Payload
-	own := owner{thread: p.ID, session: p.SessionID, cwd: p.Cwd}
+	own := owner{thread: p.ID, session: p.SessionID, cwd: p.Cwd, base: p.Base.ID, baseEnd: max(p.Base.End, 0)}
 	if rec.Type == "" {
 		own.thread = rec.ID
 	} else if rec.Type != "session_meta" {

@@ -52,6 +52,7 @@ const (
 type seenCall struct {
 	id, msg, base string
 	start, end    string // stamps of the hooks, which tell a hook that came twice from another call
+	agent         string // the sub-agent that it asks for
 }
 
 // pairing finds for each end of a call its start: equal name and input, the first open one.
@@ -61,6 +62,41 @@ type pairing struct {
 		calls map[string][]seenCall // by session
 		order []string              // sessions, the oldest first
 	}
+}
+
+// knows says whether anything is remembered of a session or sub-agent.
+func (p *pairing) knows(session string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.mu.calls[session]
+	return ok
+}
+
+// asks notes which sub-agent a call asks for.
+func (p *pairing) asks(session, call, agent string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, c := range p.mu.calls[session] {
+		if c.id == call {
+			p.mu.calls[session][i].agent = agent
+		}
+	}
+}
+
+// agentOf is the name of the n-th sub-agent that an answer asked for: they begin in the order of their calls.
+func (p *pairing) agentOf(session, msg string, n int) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.mu.calls[session] {
+		if c.msg != msg || c.agent == "" {
+			continue
+		}
+		if n == 0 {
+			return c.agent
+		}
+		n--
+	}
+	return ""
 }
 
 // turn forgets the calls of a session: a new turn begins, and no call goes on beyond its own.

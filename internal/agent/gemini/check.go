@@ -12,12 +12,10 @@ import (
 	"strings"
 
 	"belay/internal/agent"
+	"belay/internal/foreign"
 	"belay/internal/jsonedit"
 	"belay/internal/vfs"
 )
-
-// tried is the version with which hooks, transcripts and resumes were run.
-const tried = "0.61.0"
 
 // systemSettings is where the administrator's settings are.
 func systemSettings() string {
@@ -55,7 +53,7 @@ func (a *Agent) program() string {
 	for _, dir := range filepath.SplitList(a.path) {
 		file := filepath.Join(dir, "gemini")
 		if info, err := os.Stat(file); filepath.IsAbs(dir) && err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-			return realPath(file)
+			return foreign.RealPath(file)
 		}
 	}
 	return ""
@@ -66,9 +64,6 @@ func (a *Agent) Check(p agent.Paths) []string {
 	var found []string
 	if info, err := os.Stat(p.Hook); err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
 		found = append(found, fmt.Sprintf("%s is no program that can be started", p.Hook))
-	}
-	if v, _ := a.Present(); v != "" && v != tried {
-		found = append(found, fmt.Sprintf("Gemini CLI %s was not tried with this belay (tried: %s)", v, tried))
 	}
 	text, err := vfs.ReadFile(a.fsys, a.managed, jsonedit.MaxFile)
 	if err == nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"belay/checkpoint"
+	"belay/internal/foreign"
 	"belay/internal/jsonl"
 )
 
@@ -57,6 +58,7 @@ func (h *history) rewind(id string) []string {
 // collector turns records into entries and keeps the account of one Read.
 type collector struct {
 	session string // that the entries belong to, when it is not the file's own
+	summary string // the message that stands for all before it in the list that is read
 	cur     cursor
 	h       *history
 
@@ -148,9 +150,12 @@ func (c *collector) record(rec record, data []byte, missing func() error) error 
 // out prompts that begin with a hook's text, and all that a summary stands for) was said nevertheless.
 func (c *collector) batch(list []message) {
 	there := map[string]bool{}
-	for _, m := range list {
+	for i, m := range list {
 		if m.ID == "" {
 			continue
+		}
+		if m.Type == typeUser && i+1 < len(list) && list[i+1].thanks() {
+			c.summary = m.ID
 		}
 		if _, known := c.h.told[m.ID]; known && !there[m.ID] {
 			c.h.order = append(c.h.order, m.ID)
@@ -163,7 +168,26 @@ func (c *collector) batch(list []message) {
 	}
 }
 
-func isSummary(text string) bool { return strings.HasPrefix(strings.TrimSpace(text), snapshotOpen) }
+// summaryOf is the summary in a message that stands for all before it. The model may have thought aloud first: the program
+// asks it to.
+func summaryOf(text string) (summary string, ok bool) {
+	text = strings.TrimSpace(text)
+	at := strings.Index(text, snapshotOpen)
+	if at > 0 && !strings.HasPrefix(text, scratchOpen) || at < 0 {
+		return text, false
+	}
+	return text[at:], true
+}
+
+func isSummary(text string) bool {
+	_, ok := summaryOf(text)
+	return ok
+}
+
+// thanks says whether a message is what the program makes the model say to a summary.
+func (m message) thanks() bool {
+	return m.Type == typeGemini && strings.TrimSpace(m.text()) == thanksForSummary
+}
 
 // message takes one message: new, or there before and perhaps richer now.
 func (c *collector) message(m message) {
@@ -219,13 +243,13 @@ func (c *collector) follows(m message, bare bool) {
 
 // user maps a user message. Those that hold only results of calls say nothing that the calls do not.
 func (c *collector) user(raw string, base checkpoint.Entry) {
-	if isSummary(raw) {
-		base.Kind, base.Text = checkpoint.EntryCompaction, words(strings.TrimSpace(raw), checkpoint.CutText)
+	if text, ok := summaryOf(raw); ok || c.summary != "" && base.ID == ident(c.summary) {
+		base.Kind, base.Text = checkpoint.EntryCompaction, words(text, checkpoint.CutText)
 		c.emit(base)
 		c.cur.Copying = true
 		return
 	}
-	for _, marker := range ownMarkers(raw) {
+	for _, marker := range foreign.Markers(raw) {
 		c.emit(checkpoint.Entry{ID: marker, Kind: checkpoint.EntryOwn, At: base.At})
 	}
 	base.Kind = checkpoint.EntryUser
@@ -290,6 +314,9 @@ func (c *collector) toolCalls(m message, base checkpoint.Entry) {
 		result.Name, result.Output, result.Failed = call.Name, t.output(), failed
 		result.Background = commandGoesOn(t.Name, result.Output)
 		c.emit(result)
+		if id := ident(t.AgentID); id != "" {
+			c.emit(checkpoint.Entry{Kind: checkpoint.EntryChildEnd, ID: "child-end:" + id, At: base.At, Child: id, Name: agentName(t.Args)})
+		}
 	}
 	if news && cancelled == len(m.ToolCalls) { // then nothing is sent to the model: the person broke the turn off
 		base.ID, base.Kind = "cut:"+base.ID, checkpoint.EntryInterrupt

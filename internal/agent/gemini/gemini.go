@@ -8,23 +8,23 @@
 //   - A tool call has one id for both witnesses, although the program gives hooks none: see calls.go.
 //   - Transcripts are only read. A message counts once, whichever way and however often it is written; one that was taken
 //     back is retracted.
+//   - A sub-agent is a child of its session, found by its file: see children.go.
 //   - A second file of a session that holds nothing but a header is passed over: the program makes one at each resume.
 //   - The one file of the program's that is ever written is settings.json, by Install and Uninstall, as an edit of the text.
 //
 // What it cannot do: the file alone does not say that a turn has ended, nor that a call is running (calls are written when
-// they have ended), so a session without hooks counts its last turn only when the next begins. Sub-agents are calls of
-// their session; their own files are read when they are named, and are not looked for. The program deletes sessions at its
+// they have ended), so a session without hooks counts its last turn only when the next begins. The program deletes sessions at its
 // start (those over 30 days, and those in which it finds nothing to go on with): belay's mirror is what is left then.
 package gemini
 
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"belay/checkpoint"
 	"belay/internal/agent"
+	"belay/internal/foreign"
 	"belay/internal/vfs"
 )
 
@@ -76,17 +76,19 @@ func New() *Agent {
 // Name is "gemini".
 func (a *Agent) Name() string { return name }
 
-// Limits of Gemini CLI. It cuts no injected text, up to 200,000 bytes: it is the model's attention that is spared. Its hook
-// before a compaction fires before every model call.
+// Limits of Gemini CLI. It cuts no injected text, up to 200,000 bytes: it is the model's attention that is spared. No hook
+// comes after a compaction.
 func (a *Agent) Limits() agent.Limits {
-	return agent.Limits{BriefBytes: 9000, FalseCompaction: true}
+	return agent.Limits{BriefBytes: 9000, QuietCompaction: true}
 }
 
 // Open gives the reader of one transcript of either form, main or sub-agent.
 func (a *Agent) Open(src agent.Source) checkpoint.Transcript { return openTranscript(src) }
 
 // ResumeCommand is what a person types to go on with a session, in its folder.
-func (a *Agent) ResumeCommand(session string) string { return "gemini --resume " + shellWord(session) }
+func (a *Agent) ResumeCommand(session string) string {
+	return "gemini --resume " + foreign.ShellWord(session)
+}
 
 // hookBudget is how long the program waits for a hook when its settings name no timeout.
 const hookBudget = time.Minute
@@ -100,7 +102,7 @@ type hookEvent struct {
 
 // hookEvents are the events belay lives from. Each hook holds the program up, so that those which say nothing more are left
 // out: BeforeModel, BeforeToolSelection and AfterModel (one for each piece of an answer), Notification, and PreCompress but
-// for the person's own command, as it comes before each call of the model.
+// for the person's own command, as it comes before each call of the model: so what is left of it is a true sign.
 func hookEvents() []hookEvent {
 	return []hookEvent{
 		{"SessionStart", "", true},
@@ -120,17 +122,4 @@ func (a *Agent) Events() []agent.EventSpec {
 		specs = append(specs, agent.EventSpec{Name: e.name, Budget: hookBudget, Waits: e.waits})
 	}
 	return specs
-}
-
-// shellWord quotes a word for a POSIX shell, where it needs quoting.
-func shellWord(s string) string {
-	plain := s != ""
-	for i := 0; i < len(s) && plain; i++ {
-		c := s[i]
-		plain = c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-_./:@+", c) >= 0
-	}
-	if plain {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

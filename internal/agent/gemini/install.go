@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"belay/internal/agent"
+	"belay/internal/foreign"
 	"belay/internal/jsonedit"
 	"belay/internal/lazyre"
 )
@@ -46,9 +47,9 @@ type handler struct {
 func wanted(p agent.Paths) map[string]any {
 	want := map[string]any{}
 	for _, e := range hookEvents() {
-		line := "exec " + shellWord(p.Hook)
+		line := "exec " + foreign.ShellWord(p.Hook)
 		if p.Socket != "" {
-			line += " --socket " + shellWord(p.Socket)
+			line += " --socket " + foreign.ShellWord(p.Socket)
 		}
 		line += " " + name + " " + e.name
 		want[e.name] = group{Matcher: e.matcher, Hooks: []handler{{"command", hookName, line, hookTimeout}}}

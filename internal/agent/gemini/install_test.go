@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"belay/internal/agent"
+	"belay/internal/foreign"
 	"belay/internal/jsonedit"
 	"belay/internal/vfs"
 )
@@ -16,7 +17,7 @@ import (
 // world is an agent with a home and a belay of its own.
 func world(t *testing.T) (*Agent, agent.Paths) {
 	t.Helper()
-	dir := realPath(t.TempDir())
+	dir := foreign.RealPath(t.TempDir())
 	hook := filepath.Join(dir, "bin", "belay-hook")
 	put(t, hook, "#!/bin/sh\n")
 	if err := os.Chmod(hook, 0o700); err != nil {

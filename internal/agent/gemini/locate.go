@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"belay/internal/agent"
+	"belay/internal/foreign"
 	"belay/internal/jsonl"
 	"belay/internal/lazyre"
 )
@@ -45,7 +46,7 @@ func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error
 	if err != nil {
 		return nil, err
 	}
-	want := realPath(q.Workspace)
+	want := foreign.RealPath(q.Workspace)
 	var found []agent.Found
 	seen := map[string]bool{}
 	for _, f := range files[:min(len(files), locateHeads)] {
@@ -53,7 +54,7 @@ func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error
 			return nil, err
 		}
 		h, _ := headerOf(f.path)
-		if h.SessionID == "" || q.Session != "" && h.SessionID != q.Session {
+		if h.SessionID == "" || h.Kind == kindChild || q.Session != "" && h.SessionID != q.Session {
 			continue
 		}
 		work := projectRoot(f.path)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"belay/internal/agent"
+	"belay/internal/foreign"
 )
 
 const (
@@ -31,7 +32,7 @@ func place(t *testing.T, path, text string, minute int) {
 }
 
 func TestLocate(t *testing.T) {
-	home := realPath(t.TempDir())
+	home := foreign.RealPath(t.TempDir())
 	work, old := filepath.Join(home, "work"), filepath.Join(home, "old")
 	for _, dir := range []string{work, old} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
@@ -46,6 +47,7 @@ func TestLocate(t *testing.T) {
 	place(t, filepath.Join(chats, "session-2026-01-05T10-06-aaaaaaaa.jsonl.unreadable-1767607200"), headOf(idA, "x"), 6)
 	place(t, filepath.Join(chats, "session-2026-01-05T10-02-bbbbbbbb.jsonl"), headOf(idB, "x")+context1, 2)
 	place(t, filepath.Join(chats, "session-2026-01-05T10-03-cccccccc.jsonl"), "no header\n", 3)
+	place(t, filepath.Join(chats, "session-2026-01-05T10-04-eeeeeeee.jsonl"), strings.Replace(headOf("eeeeeeee-1", "x"), `"main"`, `"subagent"`, 1)+said("m1", "user", "one")+"\n", 4)
 	place(t, filepath.Join(home, "tmp", hashOfPath(old), "chats/session-2025-01-05T10-03-dddddddd.json"),
 		`{"sessionId":"dddddddd-1","projectHash":"`+hashOfPath(old)+`","messages":[`+said("m1", "user", "one")+`]}`, 0)
 	a := &Agent{home: home}

@@ -9,6 +9,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
+	"belay/internal/foreign"
 	"belay/internal/jsonl"
 	"belay/internal/vfs"
 )
@@ -28,6 +29,7 @@ type cursor struct {
 	// Answer is the model's newest message, and Noted says that a notice of the program's follows it.
 	Answer string `json:"a,omitempty"`
 	Noted  bool   `json:"n,omitempty"`
+	Child  int64  `json:"k,omitempty"` // when the newest sub-agent that was told of began, in milliseconds
 	// Doc is set for a whole-file transcript, which has no place that stays.
 	Doc *docCursor `json:"d,omitempty"`
 }
@@ -55,6 +57,7 @@ type reader struct {
 	foreign string // the session that the file says it is of, when that is not the one it was opened for
 	headed  bool   // foreign is known
 	file    *jsonl.File
+	told    map[string]told // sub-agents' files that were told of
 
 	next checkpoint.Cursor // where the last Read ended
 	h    *history          // what belongs to it
@@ -95,6 +98,7 @@ func (r *reader) Read(ctx context.Context, from checkpoint.Cursor, opt checkpoin
 		r.next, r.h = "", nil // what was read was not given to anybody
 		return checkpoint.Batch{Cursor: from}, err
 	}
+	r.children(&batch)
 	r.next = batch.Cursor
 	return batch, nil
 }
@@ -104,6 +108,7 @@ func (r *reader) read(ctx context.Context, from checkpoint.Cursor, opt checkpoin
 		r.foreign, r.headed = foreignSession(r.src)
 	}
 	if from == "" {
+		r.told = nil
 		// A file that was renamed away in the meantime is not what first sight is of.
 		if err := r.file.Close(); err != nil {
 			return checkpoint.Batch{}, err
@@ -158,7 +163,7 @@ func projectRoot(path string) string {
 		dir = filepath.Dir(dir)
 		data, err := vfs.ReadFile(vfs.OS{}, filepath.Join(dir, ".project_root"), maxPath)
 		if root := strings.TrimSpace(string(data)); err == nil && filepath.IsAbs(root) && strings.IndexByte(root, 0) < 0 {
-			return realPath(strings.ToValidUTF8(root, "\uFFFD"))
+			return foreign.RealPath(strings.ToValidUTF8(root, "\uFFFD"))
 		}
 	}
 	return ""

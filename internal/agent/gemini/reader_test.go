@@ -15,6 +15,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
+	"belay/internal/foreign"
 )
 
 // TestGolden: what each transcript comes to, and that nothing of it changes by being read, by being found, or by hooks that
@@ -104,6 +105,7 @@ func TestForms(t *testing.T) {
 		{"no words of a person's", said("c0", "user", "<session_context>tree</session_context>") + "\n" + said("m1", "user", "<hook_context>from a hook</hook_context>\n\nhello") + "\n" +
 			said("m2", "user", "/help me") + "\n" + said("m3", "user", "/usr/bin/x is gone, why?"),
 			"user m1 hello\nuser,aside m2 /help me\nuser m3 /usr/bin/x is gone, why?"},
+		{"the program's words on a loop", said("m1", "user", "hello") + "\n" + said("m2", "user", "System: Potential loop detected. Details: x. Please take a step back"), "user m1 hello"},
 		{"belay's own words come back", said("m1", "user", `<hook_context>&lt;belay-record k="abc"&gt;old words&lt;/belay-record k="abc"&gt;</hook_context>`+"\n\nhello"), "own abc\nuser m1 hello"},
 		{"a compaction", said("m1", "user", "one") + "\n" + said("m2", "gemini", "two") + "\n" + said("s", "user", "<state_snapshot>all</state_snapshot>") + "\n" +
 			said("t", "gemini", thanksForSummary) + "\n" + said("n1", "user", "one") + "\n" + said("n2", "gemini", "two") + "\n" +
@@ -111,6 +113,13 @@ func TestForms(t *testing.T) {
 			"user m1 one\nassistant m2 two\ncompaction s <state_snapshot>all</state_snapshot>\nuser m3 one"},
 		{"an old compaction, in a batch alone", said("m1", "user", "one") + "\n" + batch(said("s", "user", "<state_snapshot>all</state_snapshot>"), said("t", "gemini", thanksForSummary)) + "\n" + said("m2", "user", "two"),
 			"user m1 one\ncompaction s <state_snapshot>all</state_snapshot>\nuser m2 two"},
+		{"a compaction by a model that thinks aloud", said("m1", "user", "one") + "\n" + said("m2", "gemini", "two") + "\n" +
+			batch(said("s", "user", "<scratchpad>hm</scratchpad>\n<state_snapshot>all</state_snapshot>"), said("t", "gemini", thanksForSummary), said("n1", "user", "one"), said("n2", "gemini", "two")) +
+			"\n" + said("m3", "user", "three"),
+			"user m1 one\nassistant m2 two\ncompaction s <state_snapshot>all</state_snapshot>\nuser m3 three"},
+		{"a summary of another form", said("m1", "user", "one") + "\n" + batch(said("s", "user", "All was well."), said("t", "gemini", thanksForSummary), said("n1", "user", "one")),
+			"user m1 one\ncompaction s All was well."},
+		{"a person who quotes a summary", said("m1", "user", "what is a <state_snapshot>?"), "user m1 what is a <state_snapshot>?"},
 		{"thoughts are left out", `{"id":"m2","type":"gemini","content":[{"text":"**Hm**","thought":true},{"text":"Words"},{"functionCall":{"name":"x"}}]}`, "assistant m2 Words"},
 		{"made up after a death", said("m2", "gemini", interruptedReply), ""},
 		{"broken off in a call", strings.ReplaceAll(asked, `"success","result"`, `"cancelled","result"`),
@@ -287,7 +296,7 @@ func TestWorkspace(t *testing.T) {
 	path := filepath.Join(dir, "tmp/proj/chats/session-2026-01-01T00-00-aaaaaaaa.jsonl")
 	put(t, path, head+said("m1", "user", "one")+"\n")
 	b := readAll(t, open(path), "", checkpoint.ReadOptions{})
-	if len(b.Entries) != 2 || b.Entries[0].Workspace != realPath(dir) {
+	if len(b.Entries) != 2 || b.Entries[0].Workspace != foreign.RealPath(dir) {
 		t.Errorf("got %+v, want the workspace first", b.Entries)
 	}
 }

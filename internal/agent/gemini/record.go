@@ -24,6 +24,7 @@ type header struct {
 	SessionID   string   `json:"sessionId"`
 	ProjectHash string   `json:"projectHash"`
 	Kind        string   `json:"kind"`
+	StartTime   string   `json:"startTime"`
 	Directories []string `json:"directories"`
 }
 
@@ -43,6 +44,7 @@ type toolCall struct {
 	Result  json.RawMessage `json:"result"`
 	Status  string          `json:"status"`
 	Display json.RawMessage `json:"resultDisplay"`
+	AgentID string          `json:"agentId"` // the sub-agent that worked for the call
 }
 
 // Types of messages.

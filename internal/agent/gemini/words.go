@@ -3,13 +3,12 @@ package gemini
 import (
 	"bytes"
 	"encoding/json"
-	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"belay/checkpoint"
+	"belay/internal/foreign"
 	"belay/internal/jsonl"
 	"belay/internal/lazyre"
 	"belay/internal/redact"
@@ -29,6 +28,8 @@ const (
 	hookClose    = "</hook_context>"
 	sessionOpen  = "<session_context>"
 	snapshotOpen = "<state_snapshot>"
+	scratchOpen  = "<scratchpad>"
+	loopNotice   = "System: Potential loop detected. Details: "
 	fileContents = "\n--- Content from referenced files ---"
 )
 
@@ -59,7 +60,7 @@ func personal(raw string) (said string, aside bool) {
 	}
 	raw, _, _ = strings.Cut(raw, fileContents)
 	raw = strings.TrimSpace(raw)
-	if strings.HasPrefix(raw, sessionOpen) || strings.HasPrefix(raw, "Here is the user's editor context as a JSON") ||
+	if strings.HasPrefix(raw, sessionOpen) || strings.HasPrefix(raw, loopNotice) || strings.HasPrefix(raw, "Here is the user's editor context as a JSON") ||
 		strings.HasPrefix(raw, "Here is a summary of changes in the user's editor context") {
 		return "", false
 	}
@@ -68,7 +69,7 @@ func personal(raw string) (said string, aside bool) {
 }
 
 // words makes text fit to keep: without blocks of belay's own, control characters and secrets, and cut to most bytes.
-func words(s string, most int) string { return redact.Cut(jsonl.Clean(withoutOwn(s)), most) }
+func words(s string, most int) string { return redact.Cut(jsonl.Clean(foreign.WithoutOwn(s)), most) }
 
 // ident makes a name that the file gives safe to keep, and of a bounded length.
 func ident(s string) string {
@@ -77,59 +78,6 @@ func ident(s string) string {
 		return s
 	}
 	return strings.ToValidUTF8(s[:64], "") + "#" + strconv.FormatUint(checkpoint.Hash(s), 16)
-}
-
-// The frame of belay's own blocks, as checkpoint.Frame writes it, as it looks inside JSON at any depth, and as the program
-// escapes what a hook gave it.
-const (
-	lt    = `(?:<|&lt;|\\+u003c)`
-	gt    = `(?:>|&gt;|\\+u003e)`
-	quote = `(?:\\*"|&quot;)`
-)
-
-var (
-	ownOpen  = lazyre.New(lt + `belay-record k=` + quote + `([^"\\<>&]{1,64})` + quote + gt)
-	ownClose = lazyre.New(lt + `/belay-record k=` + quote + `([^"\\<>&]{1,64})` + quote + gt)
-)
-
-// withoutOwn takes belay's own blocks out of a text. A block whose end is missing goes to the end of the text.
-func withoutOwn(s string) string {
-	if !strings.Contains(s, "belay-record") {
-		return s
-	}
-	var kept strings.Builder
-	for {
-		at := ownOpen().FindStringSubmatchIndex(s)
-		if at == nil {
-			kept.WriteString(s)
-			return kept.String()
-		}
-		kept.WriteString(s[:at[0]])
-		marker := s[at[2]:at[3]]
-		for s = s[at[1]:]; ; { // a block holds no closing marker but its own, unless the text was made to mislead
-			to := ownClose().FindStringSubmatchIndex(s)
-			if to == nil {
-				return kept.String()
-			}
-			closed := s[to[2]:to[3]] == marker
-			if s = s[to[1]:]; closed {
-				break
-			}
-		}
-	}
-}
-
-// ownMarkers finds belay's own blocks in a text.
-func ownMarkers(s string) (markers []string) {
-	if !strings.Contains(s, "belay-record") {
-		return nil
-	}
-	for _, m := range ownOpen().FindAllStringSubmatch(s, -1) {
-		if !slices.Contains(markers, m[1]) {
-			markers = append(markers, m[1])
-		}
-	}
-	return markers
 }
 
 // toolText is a tool's input or output as text: a string's words, any other value as compact JSON.
@@ -175,15 +123,4 @@ func stamp(s string) time.Time {
 		return time.Time{}
 	}
 	return t.UTC()
-}
-
-// realPath follows links where the path leads somewhere on this machine. A relative one is not ours to complete.
-func realPath(path string) string {
-	if !filepath.IsAbs(path) {
-		return path
-	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
-	}
-	return filepath.Clean(path)
 }

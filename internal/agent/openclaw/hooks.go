@@ -15,6 +15,8 @@ import (
 	"belay/checkpoint"
 	"belay/internal/agent"
 	"belay/internal/agent/pi"
+	"belay/internal/foreign"
+	"belay/internal/lazyre"
 	"belay/internal/redact"
 )
 
@@ -88,7 +90,7 @@ const (
 
 // frame is what every event of one payload has in common.
 func (a *Agent) frame(p payload) checkpoint.Event {
-	workspace := realPath(bounded(p.Workspace, maxPath))
+	workspace := foreign.RealPath(bounded(p.Workspace, maxPath))
 	e := checkpoint.Event{
 		Key:       checkpoint.NewKey(name, a.account(p), pi.Name(p.Session), workspace),
 		Turn:      bounded(p.Run, maxID),
@@ -118,22 +120,46 @@ func (a *Agent) transcript(database, session string) string {
 	if a.holds(ctx, database) {
 		return database
 	}
-	file := filepath.Join(filepath.Dir(filepath.Dir(database)), "sessions", session+".jsonl")
-	if _, ok := pi.SessionOfName(filepath.Base(file)); !ok || filepath.Base(session) != session {
+	return sessionFile(filepath.Join(filepath.Dir(filepath.Dir(database)), "sessions"), session)
+}
+
+// sessionName is what OpenClaw takes for a session's id; it may be a name of the user's.
+var sessionName = lazyre.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+
+// sessionFile is a session's transcript in a folder of the file era: under its id, else that of a topic or a fork, the newest.
+// None yet is no fault: the event has what there is.
+func sessionFile(dir, session string) string {
+	if !sessionName().MatchString(session) {
 		return ""
 	}
-	if _, err := os.Stat(file); err != nil {
-		return "" // no file yet: the event has what there is
+	if file := filepath.Join(dir, session+".jsonl"); isFile(file) {
+		return file
 	}
-	return file
+	var newest string
+	var changed time.Time
+	for _, form := range []string{session + "-topic-*.jsonl", "*_" + session + ".jsonl"} {
+		names, _ := filepath.Glob(filepath.Join(dir, form)) // the patterns are well formed; a folder with a bracket in its name is passed over
+		for _, file := range names {
+			of, ok := pi.SessionOfName(filepath.Base(file))
+			if info, err := os.Stat(file); ok && of == session && err == nil && !info.ModTime().Before(changed) {
+				newest, changed = file, info.ModTime()
+			}
+		}
+	}
+	return newest
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
 }
 
 // account tells apart what may use the same session ids, and what must never be told to each other: state folders, agents
 // of one gateway, and the chats of one agent. The owner's own sessions with the agent "main" of the default state have none.
 func (a *Agent) account(p payload) string {
 	var parts []string
-	if dir := filepath.Dir(filepath.Dir(filepath.Dir(filepath.Dir(p.Database)))); filepath.IsAbs(p.Database) && realPath(dir) != a.plain {
-		parts = append(parts, realPath(dir))
+	if dir := filepath.Dir(filepath.Dir(filepath.Dir(filepath.Dir(p.Database)))); filepath.IsAbs(p.Database) && foreign.RealPath(dir) != a.plain {
+		parts = append(parts, foreign.RealPath(dir))
 	}
 	if id := pi.Name(p.AgentID); id != "" && id != "main" {
 		parts = append(parts, id)

@@ -168,6 +168,16 @@ func TestTranscriptOfAnEvent(t *testing.T) {
 	if got := a.transcript(old.path, uuid); got != file {
 		t.Errorf("got %q, want %q", got, file)
 	}
+	for id, name := range map[string]string{"lab1": "lab1.jsonl", // a name of the user's
+		"7f0c2d3e-1111-4222-8333-444455556666": "7f0c2d3e-1111-4222-8333-444455556666-topic-12.jsonl",
+		"7f0c2d3e-1111-4222-8333-444455556667": "2026-11-30T15-09-47-095Z_7f0c2d3e-1111-4222-8333-444455556667.jsonl"} {
+		file := filepath.Join(filepath.Dir(file), name)
+		putFile(t, file)
+		putFile(t, strings.TrimSuffix(file, ".jsonl")+".trajectory.jsonl")
+		if got := a.transcript(old.path, id); got != file {
+			t.Errorf("session %s: got %q, want %q", id, got, file)
+		}
+	}
 	if got := a.transcript(old.path, "../x"); got != "" {
 		t.Errorf("an id that is no name: got %q, want none", got)
 	}

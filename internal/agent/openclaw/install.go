@@ -9,11 +9,13 @@ import (
 	"io/fs"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"belay/internal/agent"
+	"belay/internal/foreign"
 	"belay/internal/jsonedit"
+	"belay/internal/plugin"
 	"belay/internal/vfs"
 )
 
@@ -21,20 +23,19 @@ import (
 var (
 	// ErrNoHome: no home folder says where the settings are, or where belay keeps its own.
 	ErrNoHome = errors.New("no home folder is known")
-	// ErrBadHook: the path of belay-hook cannot stand in the plugin.
-	ErrBadHook = errors.New("path of belay-hook cannot be used")
 )
 
-//go:embed plugin/index.js plugin/line.js plugin/package.json plugin/openclaw.plugin.json
+//go:embed plugin/index.js plugin/package.json plugin/openclaw.plugin.json
 var pluginFiles embed.FS
 
-var pluginNames = []string{"index.js", "line.js", "package.json", "openclaw.plugin.json"}
+const lineName = "line.js"
 
-const (
-	folderName = "belay-plugin"
-	// tried is the version with which plugin, database and resumes were run.
-	tried = "2026.9.6"
-)
+var pluginNames = []string{"index.js", lineName, "package.json", "openclaw.plugin.json"}
+
+const folderName = "belay-plugin"
+
+// tried are the versions with which plugin, transcripts and resumes were run: the newest, and the newest of the file era.
+var tried = []string{"2026.9.6", "2026.7.35"}
 
 // pluginFolder lies beside the settings: whoever removes OpenClaw's folder removes both.
 func (a *Agent) pluginFolder() string { return filepath.Join(filepath.Dir(a.config), folderName) }
@@ -55,7 +56,7 @@ func (a *Agent) readSettings() (jsonedit.File, error) {
 func (a *Agent) Present() (version string, ok bool) {
 	if program, err := exec.LookPath("openclaw"); err == nil {
 		ok = true
-		data, err := vfs.ReadFile(a.fsys, filepath.Join(filepath.Dir(realPath(program)), "package.json"), 1<<20)
+		data, err := vfs.ReadFile(a.fsys, filepath.Join(filepath.Dir(foreign.RealPath(program)), "package.json"), 1<<20)
 		var p struct{ Name, Version string }
 		if err == nil && json.Unmarshal(data, &p) == nil && p.Name == "openclaw" {
 			version = p.Version
@@ -71,17 +72,18 @@ func (a *Agent) Present() (version string, ok bool) {
 
 // files are the plugin's, with the places of belay-hook and of the socket in them.
 func files(p agent.Paths) (map[string][]byte, error) {
-	if !filepath.IsAbs(p.Hook) || !utf8.ValidString(p.Hook+p.Socket) {
-		return nil, fmt.Errorf("%w: %q", ErrBadHook, p.Hook)
+	text, err := plugin.Line(p)
+	if err != nil {
+		return nil, err
 	}
-	all := map[string][]byte{}
+	all := map[string][]byte{lineName: []byte(text)}
 	for _, n := range pluginNames {
-		data, err := pluginFiles.ReadFile("plugin/" + n)
-		if err != nil {
+		if n == lineName {
+			continue
+		}
+		if all[n], err = pluginFiles.ReadFile("plugin/" + n); err != nil {
 			return nil, err
 		}
-		text := strings.Replace(string(data), `const HOOK = "belay-hook";`, "const HOOK = "+quote(p.Hook)+";", 1)
-		all[n] = []byte(strings.Replace(text, `const SOCKET = "";`, "const SOCKET = "+quote(p.Socket)+";", 1))
 	}
 	return all, nil
 }
@@ -96,34 +98,23 @@ func (a *Agent) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
 	if err != nil {
 		return nil, fmt.Errorf("install plugin: %w", err)
 	}
-	before := string(s.Text)
-	if strings.TrimSpace(before) == "" {
-		before = "{}\n"
-	}
-	next, err := withPlugin(before, a.pluginFolder())
-	bare := before
-	if err == nil {
-		bare, err = withoutPlugin(before, a.pluginFolder())
-	}
+	at, next, bare, err := a.plan(s)
 	if err != nil {
-		return nil, fmt.Errorf("install plugin in %s: %w", s.Path, err)
-	}
-	if bare == before {
-		bare = string(s.Text)
+		return nil, fmt.Errorf("install plugin in %s: %w", at.Path, err)
 	}
 	plugin := agent.Change{Path: a.pluginFolder(), Action: "keep", Detail: "the plugin"}
 	if !a.inPlace(want) {
 		plugin.Action = "create"
 	}
-	change := agent.Change{Path: s.Path, Action: "change", Detail: "plugin " + pluginID + ", which may see conversations" + s.Note()}
+	change := agent.Change{Path: at.Path, Action: "change", Detail: "plugin " + pluginID + ", which may see conversations" + at.Note()}
 	switch {
-	case !s.Exists:
+	case !at.Exists:
 		change.Action = "create"
-	case next == string(s.Text):
+	case next == string(at.Text):
 		change.Action = "keep"
 	}
 	if change.Action != "keep" {
-		err = s.Locked
+		err = at.Locked
 	}
 	if err == nil && !dryRun {
 		// The folder first: settings that name a plugin which is not there may keep OpenClaw from starting.
@@ -131,13 +122,40 @@ func (a *Agent) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
 			err = a.writePlugin(want)
 		}
 		if err == nil && change.Action != "keep" {
-			err = a.settings().Change(s, []byte(next), []byte(bare))
+			err = a.settings().Change(at.File, []byte(next), []byte(bare))
 		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("install plugin: %w", err)
 	}
 	return []agent.Change{plugin, change}, nil
+}
+
+// plan decides which file of the settings gets the plugin, and its text with it and without it.
+func (a *Agent) plan(s jsonedit.File) (at spot, next, bare string, err error) {
+	list, err := a.spots(s)
+	if at = list[0]; err != nil {
+		return at, "", "", err
+	}
+	next = blank(string(at.Text))
+	if bare, err = withoutPlugin(next, a.pluginFolder(), at.keys); err != nil {
+		return at, "", "", err
+	}
+	if bare == next {
+		bare = string(at.Text)
+	}
+	has, err := a.wired(s, at, next)
+	if err != nil || has.works() {
+		return at, next, bare, err
+	}
+	if next, err = withPlugin(next, a.pluginFolder(), at.keys, has); err == nil {
+		has, err = a.wired(s, at, next)
+	}
+	if err == nil && !has.works() {
+		err = fmt.Errorf("%w: one of their files says otherwise; there, let plugins.load.paths name %s and plugins.entries.%s be %s",
+			ErrForeignForm, a.pluginFolder(), pluginID, entryText)
+	}
+	return at, next, bare, err
 }
 
 func (a *Agent) inPlace(want map[string][]byte) bool {
@@ -150,8 +168,53 @@ func (a *Agent) inPlace(want map[string][]byte) bool {
 	return true
 }
 
+// madeNote is where belay keeps that it made the folder of the settings: it names the outermost that was not there.
+func (a *Agent) madeNote() string { return filepath.Join(a.settings().Dir, "made") }
+
+// noteFolders says, before they are made, which folders are.
+func (a *Agent) noteFolders() error {
+	outer := ""
+	for dir := filepath.Dir(a.pluginFolder()); ; dir = filepath.Dir(dir) {
+		_, err := a.fsys.Lstat(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err == nil {
+			break
+		}
+		outer = dir
+	}
+	if outer == "" {
+		return nil
+	}
+	if err := vfs.MakeDir(a.fsys, filepath.Dir(a.madeNote())); err != nil {
+		return err
+	}
+	return vfs.Replace(a.fsys, a.madeNote(), []byte(outer))
+}
+
+// dropFolders removes the folders that Install made, unless something is in them.
+func (a *Agent) dropFolders() error {
+	outer, err := vfs.ReadFile(a.fsys, a.madeNote(), maxPath)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for dir := filepath.Dir(a.pluginFolder()); strings.HasPrefix(dir+"/", string(outer)+"/"); dir = filepath.Dir(dir) {
+		if err := a.dropEmpty(dir); err != nil {
+			return err
+		}
+	}
+	return a.fsys.Remove(a.madeNote())
+}
+
 func (a *Agent) writePlugin(want map[string][]byte) error {
-	if err := a.fsys.MkdirAll(a.pluginFolder(), vfs.DirMode); err != nil {
+	if err := a.noteFolders(); err != nil {
+		return fmt.Errorf("note the folders made: %w", err)
+	}
+	if err := vfs.MakeDir(a.fsys, a.pluginFolder()); err != nil {
 		return err
 	}
 	for _, n := range pluginNames {
@@ -169,32 +232,53 @@ func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
 	if err != nil {
 		return nil, fmt.Errorf("uninstall plugin: %w", err)
 	}
-	bare := string(s.Text)
-	if strings.TrimSpace(bare) != "" {
-		bare, err = withoutPlugin(bare, a.pluginFolder())
-	}
-	var undo jsonedit.Undo
-	if err == nil {
-		undo, err = a.settings().Undo(s, []byte(bare), isEmpty(bare))
-	}
+	list, err := a.spots(s)
 	if err != nil {
 		return nil, fmt.Errorf("uninstall plugin from %s: %w", s.Path, err)
 	}
-	change := agent.Change{Path: s.Path, Action: undo.Action, Detail: detail(undo.Action) + s.Note()}
+	var undos []jsonedit.Undo
+	var changes []agent.Change
+	for _, at := range list {
+		bare := string(at.Text)
+		if strings.TrimSpace(bare) != "" {
+			bare, err = withoutPlugin(bare, a.pluginFolder(), at.keys)
+		}
+		var undo jsonedit.Undo
+		if err == nil {
+			undo, err = a.settings().Undo(at.File, []byte(bare), isEmpty(bare))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("uninstall plugin from %s: %w", at.Path, err)
+		}
+		undos = append(undos, undo)
+		if undo.Action != "keep" || at.Path == s.Path {
+			changes = append(changes, agent.Change{Path: at.Path, Action: undo.Action, Detail: detail(undo.Action) + at.Note()})
+		}
+	}
 	plugin := agent.Change{Path: a.pluginFolder(), Action: "keep", Detail: "no plugin of belay's"}
-	if _, err := a.fsys.Lstat(a.pluginFolder()); err == nil {
+	if _, err = a.fsys.Lstat(a.pluginFolder()); err == nil {
 		plugin.Action, plugin.Detail = "remove", "the plugin"
+	} else if errors.Is(err, fs.ErrNotExist) {
+		err = nil
 	}
 	if !dryRun {
 		// The settings first: they must not name a plugin that is not there.
-		if err = a.settings().Do(undo); err == nil {
+		for _, undo := range undos {
+			if err == nil {
+				err = a.settings().Do(undo)
+			}
+		}
+		if err == nil {
 			err = a.dropPlugin()
 		}
-		if err != nil {
-			return nil, fmt.Errorf("uninstall plugin: %w", err)
+		if err == nil {
+			err = a.dropFolders()
 		}
 	}
-	return []agent.Change{change, plugin}, nil
+	if err != nil {
+		return nil, fmt.Errorf("uninstall plugin: %w", err)
+	}
+	return append(changes, plugin), nil
 }
 
 // detail says what Uninstall does with the settings.
@@ -218,16 +302,25 @@ func isEmpty(text string) bool {
 // dropPlugin removes the plugin's own files, and the folder when nothing else is in it.
 func (a *Agent) dropPlugin() error {
 	for _, n := range pluginNames {
-		if err := a.fsys.Remove(filepath.Join(a.pluginFolder(), n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+		for _, file := range []string{n, "." + n + vfs.TempSuffix} { // a crash may have left one half written
+			if err := a.fsys.Remove(filepath.Join(a.pluginFolder(), file)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
 		}
 	}
-	if left, err := a.fsys.ReadDir(a.pluginFolder()); err == nil && len(left) == 0 {
-		if err := a.fsys.Remove(a.pluginFolder()); err != nil {
-			return err
-		}
+	return a.dropEmpty(a.pluginFolder())
+}
+
+// dropEmpty removes a folder unless something is in it.
+func (a *Agent) dropEmpty(dir string) error {
+	left, err := a.fsys.ReadDir(dir)
+	if err == nil && len(left) == 0 {
+		err = a.fsys.Remove(dir)
 	}
-	return nil
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // Check says what keeps the plugin from its work.
@@ -236,34 +329,36 @@ func (a *Agent) Check(p agent.Paths) []string {
 	if err != nil {
 		return []string{err.Error()}
 	}
-	text := string(s.Text)
-	root, err := parseSettings(text)
+	list, err := a.spots(s)
+	var has wiring
+	if at := list[0]; err == nil {
+		has, err = a.wired(s, at, blank(string(at.Text)))
+	}
 	if err != nil {
 		return []string{fmt.Sprintf("%s: %v", s.Path, err)}
 	}
-	var list []string
+	var found []string
 	if want, err := files(p); err != nil {
-		list = append(list, err.Error())
+		found = append(found, err.Error())
 	} else if !a.inPlace(want) {
-		list = append(list, a.pluginFolder()+" is missing or of another belay")
+		found = append(found, a.pluginFolder()+" is missing or of another belay")
 	}
-	if paths, ok := root.find("plugins", "load", "paths"); !ok || paths.index(text, a.pluginFolder()) < 0 {
-		list = append(list, "plugins.load.paths does not name the plugin")
+	for _, c := range []struct {
+		wrong bool
+		words string
+	}{
+		{!has.path, "plugins.load.paths does not name the plugin"},
+		{!has.entry, "plugins.entries.belay is not enabled with hooks.allowConversationAccess"},
+		{has.off, "plugins.enabled is false: no plugin runs"},
+		{!has.allowed, "plugins.allow does not name belay"},
+		{has.denied, "plugins.deny names belay"},
+	} {
+		if c.wrong {
+			found = append(found, c.words)
+		}
 	}
-	if entry, ok := root.find("plugins", "entries", pluginID); !ok || !entryWorks(text, entry) {
-		list = append(list, "plugins.entries.belay is not enabled with hooks.allowConversationAccess")
+	if v, _ := a.Present(); v != "" && !slices.Contains(tried, v) {
+		found = append(found, fmt.Sprintf("OpenClaw %s was not tried with this belay (tried: %s)", v, strings.Join(tried, ", ")))
 	}
-	if on, ok := root.find("plugins", "enabled"); ok && text[on.start:on.end] == "false" {
-		list = append(list, "plugins.enabled is false: no plugin runs")
-	}
-	if allow, ok := root.find("plugins", "allow"); ok && len(allow.items) > 0 && allow.index(text, pluginID) < 0 {
-		list = append(list, "plugins.allow does not name belay")
-	}
-	if deny, ok := root.find("plugins", "deny"); ok && deny.index(text, pluginID) >= 0 {
-		list = append(list, "plugins.deny names belay")
-	}
-	if v, _ := a.Present(); v != "" && v != tried {
-		list = append(list, fmt.Sprintf("OpenClaw %s was not tried with this belay (tried: %s)", v, tried))
-	}
-	return list
+	return found
 }

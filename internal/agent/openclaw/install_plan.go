@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // pluginID is belay's name among OpenClaw's plugins.
 const pluginID = "belay"
 
-// ErrForeignForm: a part of the settings is there in a form that OpenClaw does not describe. Nothing is written.
+// ErrForeignForm: a part of the settings is there in a form that OpenClaw does not describe, or that belay does not edit.
+// Nothing is written.
 var ErrForeignForm = errors.New("settings have an unknown form")
 
 const entryText = `{"enabled": true, "hooks": {"allowConversationAccess": true}}`
@@ -23,28 +25,27 @@ func quote(s string) string {
 	return string(data)
 }
 
-// withPlugin gives the settings with belay's plugin in them, and everything else as it was. A text in which it is already
-// comes back as it is.
-func withPlugin(text, folder string) (string, error) {
+// withPlugin puts into a file's text what the settings lack of belay's plugin; everything else stays as it was. The keys lead
+// to the plugins in that file.
+func withPlugin(text, folder string, keys []string, has wiring) (string, error) {
 	var err error
-	if text, err = withElement(text, folder, "plugins", "load", "paths"); err != nil {
-		return "", err
+	if !has.path {
+		text, err = withElement(text, folder, slices.Concat(keys, []string{"load", "paths"}))
 	}
-	root, err := parseSettings(text)
+	if err == nil && !has.allowed {
+		text, err = withElement(text, pluginID, slices.Concat(keys, []string{"allow"}))
+	}
+	if err == nil && !has.entry {
+		text, err = withEntry(text, slices.Concat(keys, []string{"entries", pluginID}))
+	}
 	if err != nil {
 		return "", err
 	}
-	// A list of the plugins that may load shuts out all others; one that is empty or absent does not.
-	if allow, ok := root.find("plugins", "allow"); ok && allow.kind == '[' && len(allow.items) > 0 {
-		if text, err = withElement(text, pluginID, "plugins", "allow"); err != nil {
-			return "", err
-		}
-	}
-	return withEntry(text)
+	return text, nil
 }
 
 // withElement adds a string to the list at a path, unless it is there.
-func withElement(text, words string, path ...string) (string, error) {
+func withElement(text, words string, path []string) (string, error) {
 	root, err := parseSettings(text)
 	if err != nil {
 		return "", err
@@ -79,33 +80,22 @@ func withMember(text string, at value, rendered string, path []string) (string, 
 	return put(text, at, quote(path[0])+": "+rendered), nil
 }
 
-// withEntry puts the plugin's entry in, or mends one that lacks what belay needs.
-func withEntry(text string) (string, error) {
+// withEntry puts the plugin's entry in, in place of one that lacks what belay needs.
+func withEntry(text string, path []string) (string, error) {
 	root, err := parseSettings(text)
 	if err != nil {
 		return "", err
 	}
-	entry, ok := root.find("plugins", "entries", pluginID)
+	entry, ok := root.find(path...)
 	if !ok {
-		return withMember(text, root, entryText, []string{"plugins", "entries", pluginID})
-	}
-	if entryWorks(text, entry) {
-		return text, nil
+		return withMember(text, root, entryText, path)
 	}
 	return text[:entry.start] + entryText + text[entry.end:], nil
 }
 
-func entryWorks(text string, entry value) bool {
-	is := func(want string, keys ...string) bool {
-		v, ok := entry.find(keys...)
-		return ok && text[v.start:v.end] == want
-	}
-	return is("true", "enabled") && is("true", "hooks", "allowConversationAccess") && !is("false", "hooks", "allowPromptInjection")
-}
-
 // withoutPlugin takes belay's plugin out again, and the lists and objects that are empty by that. It is for settings that
 // somebody changed since: others come back whole.
-func withoutPlugin(text, folder string) (string, error) {
+func withoutPlugin(text, folder string, keys []string) (string, error) {
 	root, err := parseSettings(text)
 	if err != nil {
 		return "", err
@@ -114,11 +104,12 @@ func withoutPlugin(text, folder string) (string, error) {
 	for _, c := range []struct {
 		path  []string
 		words string
-	}{{[]string{"plugins", "load", "paths"}, folder}, {[]string{"plugins", "allow"}, pluginID}} {
-		if list, ok := root.find(c.path...); ok {
+	}{{[]string{"load", "paths"}, folder}, {[]string{"allow"}, pluginID}} {
+		path := slices.Concat(keys, c.path)
+		if list, ok := root.find(path...); ok {
 			if i := list.index(text, c.words); i >= 0 {
 				text = cut(text, list, i)
-				if text, err = prune(text, c.path); err != nil {
+				if text, err = prune(text, path); err != nil {
 					return "", err
 				}
 				if root, err = parseSettings(text); err != nil {
@@ -127,9 +118,10 @@ func withoutPlugin(text, folder string) (string, error) {
 			}
 		}
 	}
-	if _, ok := root.find("plugins", "entries", pluginID); ok {
-		if text, err = cutMember(text, "plugins", "entries", pluginID); err == nil {
-			text, err = prune(text, []string{"plugins", "entries"})
+	path := slices.Concat(keys, []string{"entries", pluginID})
+	if _, ok := root.find(path...); ok {
+		if text, err = cutMember(text, path...); err == nil {
+			text, err = prune(text, path[:len(path)-1])
 		}
 	}
 	if err != nil || had == text {

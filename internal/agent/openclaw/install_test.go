@@ -182,20 +182,35 @@ func TestCheckFinds(t *testing.T) {
 	}
 }
 
+// wiredAlone is what one text says of a plugin in /p; it includes nothing.
+func wiredAlone(text string) (wiring, error) {
+	root, err := parseSettings(text)
+	if err != nil {
+		return wiring{}, err
+	}
+	none := includes{read: func(string) (jsonedit.File, error) { return jsonedit.File{}, ErrInclude }}
+	return none.wiring(part{text: text, value: root}, "/p")
+}
+
 // FuzzSettings: what is put in comes out again, and no text is made worse.
 func FuzzSettings(f *testing.F) {
 	for _, s := range []string{settings5, "{}", "{a:1}", "{'a':'\\'b',}", "//\n{}", "{plugins:{load:{paths:[]}}}", "[", "{a:{b:[1,2,],},/**/}"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		with, err := withPlugin(text, "/p")
+		keys := []string{"plugins"}
+		has, err := wiredAlone(text)
 		if err != nil {
 			return
 		}
-		if again, err := withPlugin(with, "/p"); err != nil || again != with {
-			t.Errorf("%q: a second install gives %q, %v, want %q", text, again, err, with)
+		with, err := withPlugin(text, "/p", keys, has)
+		if err != nil {
+			return
 		}
-		without, err := withoutPlugin(with, "/p")
+		if has, err = wiredAlone(with); err != nil || !has.works() {
+			t.Errorf("%q: after install: got %+v, %v in %q, want it to work", text, has, err, with)
+		}
+		without, err := withoutPlugin(with, "/p", keys)
 		if err != nil {
 			t.Errorf("%q: %v", with, err)
 		}

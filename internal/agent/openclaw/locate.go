@@ -11,6 +11,7 @@ import (
 
 	"belay/internal/agent"
 	"belay/internal/agent/pi"
+	"belay/internal/foreign"
 	"belay/internal/sqlitero"
 )
 
@@ -67,11 +68,26 @@ func (a *Agent) databases() []string {
 func inDatabase(ctx context.Context, path string, q agent.Query) (found []agent.Found, err error) {
 	r := openRows(path, "")
 	defer r.Close() // a private copy at the most
+	var cold []archive
 	err = r.db.View(ctx, func(tx *sqlitero.Tx) error {
-		found, err = r.headers(tx, q)
+		if found, err = r.headers(tx, q); err == nil {
+			cold, err = r.archives(tx, q.Session)
+		}
 		return err
 	})
+	for _, c := range cold {
+		if f, ok := r.found(c.session, c.changed, r.firstOf(c), q); ok {
+			found = append(found, f)
+		}
+	}
 	return found, err
+}
+
+// found is a session with its header, when that belongs to the workspace that is asked for.
+func (r *rows) found(session string, changed int64, header []byte, q agent.Query) (agent.Found, bool) {
+	_, workspace, _ := pi.Header(header)
+	ok := q.Workspace == "" || foreign.RealPath(workspace) == foreign.RealPath(q.Workspace)
+	return agent.Found{Source: agent.Source{Path: r.path, Session: pi.Name(session)}, Workspace: workspace, Changed: time.UnixMilli(changed).UTC()}, ok
 }
 
 func (r *rows) headers(tx *sqlitero.Tx, q agent.Query) ([]agent.Found, error) {
@@ -109,12 +125,9 @@ func (r *rows) headers(tx *sqlitero.Tx, q agent.Query) ([]agent.Found, error) {
 				w.text = nil // its workspace is not known
 			}
 		}
-		_, workspace, _ := pi.Header(w.text)
-		if q.Workspace != "" && realPath(workspace) != realPath(q.Workspace) {
-			continue
+		if f, ok := r.found(session, at.Int64, w.text, q); ok {
+			found = append(found, f)
 		}
-		found = append(found, agent.Found{Source: agent.Source{Path: r.path, Session: pi.Name(session)}, Workspace: workspace,
-			Changed: time.UnixMilli(at.Int64).UTC()})
 	}
 	return found, list.Err()
 }

@@ -6,7 +6,9 @@
 // tells what happens; Decode knows its payloads, which are belay's own form. Nothing of OpenClaw's is written but the plugin's
 // entry in its settings.
 //
-// Not done: sub-agents are known from events alone; cold archives of old sessions are not read.
+// Sessions whose rows were moved into cold archives are found and read too.
+//
+// Not done: sub-agents are known from events alone.
 package openclaw
 
 import (
@@ -20,6 +22,7 @@ import (
 	"belay/checkpoint"
 	"belay/internal/agent"
 	"belay/internal/agent/pi"
+	"belay/internal/foreign"
 	"belay/internal/vfs"
 )
 
@@ -60,7 +63,7 @@ func New() *Agent {
 		a.config = path
 	}
 	if home, err := os.UserHomeDir(); err == nil {
-		a.plain = realPath(filepath.Join(home, ".openclaw"))
+		a.plain = foreign.RealPath(filepath.Join(home, ".openclaw"))
 	}
 	a.mu.stores = map[string]bool{}
 	return a
@@ -137,15 +140,4 @@ func (a *Agent) holds(ctx context.Context, path string) bool {
 	a.mu.stores[path] = true
 	a.mu.Unlock()
 	return true
-}
-
-// realPath follows links where the path leads somewhere on this machine. A relative one is not ours to complete.
-func realPath(path string) string {
-	if !filepath.IsAbs(path) {
-		return path
-	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
-	}
-	return filepath.Clean(path)
 }

@@ -186,6 +186,38 @@ console.log(JSON.stringify([first, second, beat]));
 	}
 }
 
+// TestPluginAfterCompaction: the turn after a compaction asks again, once, and so does a turn that is built anew because of
+// one; no turn but a person's does.
+func TestPluginAfterCompaction(t *testing.T) {
+	state := privateDir(t)
+	frames := fakeDaemon(t, filepath.Join(state, "belay.sock"), "the brief")
+	out := runPlugin(t, state, `
+const turn = (run, more) => fire("before_prompt_build", { prompt: "do it", messages: [{}] }, ctx({ runId: run, ...more }));
+const compact = async () => { await fire("before_compaction", {}, ctx()); await fire("after_compaction", {}, ctx()); };
+const text = (got) => got.map((g) => (g?.prependContext ? "brief" : "-")).join("");
+const all = [];
+all.push(text(await turn("r1")), text(await turn("r2")));
+await compact();
+all.push(text(await turn("beat", { trigger: "heartbeat" })), text(await turn("r3")), text(await turn("r4")));
+await compact();
+all.push(text(await turn("r4")), text(await turn("r4")), text(await turn("r5")));
+await sleep(100);
+console.log(all.join(" "));
+`, "/nowhere/belay-hook")
+	if want := "brief- -- -- brief- -- brief- brief- --"; strings.TrimSpace(out) != want {
+		t.Errorf("the turns gave %s, want %s", out, want)
+	}
+	var sources []string
+	for _, f := range events(frames) {
+		if f.Event == "session_open" {
+			sources = append(sources, fmt.Sprint(f.body["source"]))
+		}
+	}
+	if got, want := strings.Join(sources, " "), "resume compact compact"; got != want {
+		t.Errorf("sources of the starts: got %s, want %s", got, want)
+	}
+}
+
 // TestPluginWithoutDaemon: the first turn waits a second and no more, the newest 256 events are held and go out in order
 // once a daemon is there, and belay-hook is started at most once a second.
 func TestPluginWithoutDaemon(t *testing.T) {

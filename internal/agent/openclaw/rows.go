@@ -35,6 +35,9 @@ type rows struct {
 	path, session string
 	db            *sqlitero.DB
 	unzip         *zstd.Decoder
+
+	thawed     []row // of the cold archive that the present call reads
+	thawedHash string
 }
 
 func openRows(path, session string) *rows {
@@ -171,10 +174,16 @@ func (r *rows) Size() (_ int64, err error) {
 // look reads a bounded number of rows: those from a number on, or those before it, newest first. A session without rows is
 // fs.ErrNotExist.
 func (r *rows) look(at int64, forward bool) (p piece, err error) {
+	var cold []archive
 	err = r.db.View(context.Background(), func(tx *sqlitero.Tx) error { // bounded by itself: it holds a lock of the agent's
-		p, err = r.ask(tx, at, forward)
+		if p, err = r.ask(tx, at, forward); err == nil && p.last < 0 {
+			cold, err = r.archives(tx, r.session)
+		}
 		return err
 	})
+	if err == nil && len(cold) > 0 && r.session != "" {
+		p, err = r.fromArchive(cold[0], p, at, forward)
+	}
 	if errors.Is(err, errNoTable) || err == nil && p.last < 0 {
 		return p, fs.ErrNotExist
 	}
@@ -182,7 +191,10 @@ func (r *rows) look(at int64, forward bool) (p piece, err error) {
 }
 
 // letGo removes the private copy, if the looks of one call needed one: the next call must see what came since.
-func (r *rows) letGo(err *error) { *err = errors.Join(*err, r.db.Close()) }
+func (r *rows) letGo(err *error) {
+	r.thawed = nil
+	*err = errors.Join(*err, r.db.Close())
+}
 
 func (r *rows) ask(tx *sqlitero.Tx, at int64, forward bool) (piece, error) {
 	p := piece{last: -1}

@@ -164,16 +164,24 @@ type ending struct {
 	failed, madeUp, background bool
 }
 
-// end says how a call ended, if it did. A command that says by its exit code that it failed has failed, although opencode
-// calls such a call completed.
+// end says how a call ended, if it did. A command that says by its exit code that it failed, or that was killed (by the person's
+// Esc, or as its time was over), has failed, although opencode calls such a call completed.
 func (s toolState) end() (ending, bool) {
 	switch s.Status {
 	case "completed":
-		return ending{output: output(s.Output), failed: s.Metadata.Exit != 0, background: s.Metadata.Background}, true
+		return ending{output: output(s.Output), failed: s.failed(), background: s.Metadata.Background}, true
 	case "error":
 		return ending{output: output(s.Error), failed: true, madeUp: strings.Contains(s.Error, interrupted)}, true
 	}
 	return ending{}, false
+}
+
+func (s toolState) failed() bool {
+	if s.Metadata.Background {
+		return false // it goes on
+	}
+	code := string(s.Metadata.Exit)
+	return code != "" && code != "0"
 }
 
 // retract takes a message back.

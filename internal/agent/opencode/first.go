@@ -38,16 +38,17 @@ func (p *page) window(end int64) (int64, error) {
 	asks := map[string]bool{}
 	compacted := false // a summary was met: the window ends with the prompt that it answers
 	last := ""         // the prompt that is the first of the window
-	from, size := end, int64(0)
+	from, size, walked := end, int64(0), 0
 	err = each(rows, func(scan func(...any) error) error {
 		var seq, bytes int64
 		var data sql.RawBytes
 		if err := scan(&seq, &bytes, &data); err != nil {
 			return err
 		}
-		if size += bytes; size >= pageBytes && from < end || p.tx.Over() {
+		if size += bytes; size >= pageBytes && from < end || walked >= leastRows && p.tx.Over() {
 			return errEnough
 		}
+		walked++
 		var e envelope
 		var info messageInfo
 		if data != nil && decode(data, &e) == nil && decode(e.Info, &info) == nil && info.ID != "" {

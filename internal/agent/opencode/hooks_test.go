@@ -51,6 +51,8 @@ func TestDecode(t *testing.T) {
 		{eventToolStart, tool(`{"status":"running","input":{"command":"ls"}}`), `tool-start call=prt_1 bash in={"command":"ls"}`},
 		{eventToolEnd, tool(`{"status":"completed","input":{},"output":"a","metadata":{"exit":0}}`), "tool-end call=prt_1 bash out=a"},
 		{eventToolEnd, tool(`{"status":"completed","input":{},"output":"a","metadata":{"exit":2}}`), "tool-end call=prt_1 bash out=a !failed"},
+		{eventToolEnd, tool(`{"status":"completed","input":{},"output":"a","metadata":{"exit":null}}`), "tool-end call=prt_1 bash out=a !failed"},
+		{eventToolEnd, tool(`{"status":"completed","input":{},"output":"a","metadata":{}}`), "tool-end call=prt_1 bash out=a"},
 		{eventToolEnd, tool(`{"status":"error","input":{},"error":"Tool execution aborted"}`), "tool-end call=prt_1 bash out=Tool execution aborted !failed"},
 		{eventIdle, `{` + who + `,"text":"done"}`, "stop done"},
 		{eventIdle, `{` + who + `,"text":"half","error":{"name":"MessageAbortedError"}}`, "stop interrupted"},

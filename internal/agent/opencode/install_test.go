@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"belay/internal/agent"
+	"belay/internal/plugin"
 	"belay/internal/vfs"
 	"belay/internal/vfs/vfstest"
 )
@@ -104,8 +105,8 @@ func TestInstallLeavesOthersAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := tree(t, a.config)
-	if _, err := a.Install(paths, false); !errors.Is(err, ErrForeign) {
-		t.Errorf("install: got %v, want %v", err, ErrForeign)
+	if _, err := a.Install(paths, false); !errors.Is(err, plugin.ErrForeign) {
+		t.Errorf("install: got %v, want %v", err, plugin.ErrForeign)
 	}
 	if changes, err := a.Uninstall(paths, false); err != nil || changes[0].Action != "keep" {
 		t.Errorf("uninstall: got %+v, %v, want keep", changes, err)
@@ -113,11 +114,11 @@ func TestInstallLeavesOthersAlone(t *testing.T) {
 	if tree(t, a.config) != before {
 		t.Error("another's file was changed")
 	}
-	if _, err := (&Agent{fsys: vfs.OS{}}).Install(paths, false); !errors.Is(err, ErrNoHome) {
-		t.Errorf("no home: got %v, want %v", err, ErrNoHome)
+	if _, err := (&Agent{fsys: vfs.OS{}}).Install(paths, false); !errors.Is(err, plugin.ErrNoHome) {
+		t.Errorf("no home: got %v, want %v", err, plugin.ErrNoHome)
 	}
-	if _, err := box(t).Install(agent.Paths{Hook: "belay-hook"}, false); !errors.Is(err, ErrBadHook) {
-		t.Errorf("a relative program: got %v, want %v", err, ErrBadHook)
+	if _, err := box(t).Install(agent.Paths{Hook: "belay-hook"}, false); !errors.Is(err, plugin.ErrBadHook) {
+		t.Errorf("a relative program: got %v, want %v", err, plugin.ErrBadHook)
 	}
 }
 

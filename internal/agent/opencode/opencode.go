@@ -23,10 +23,10 @@ package opencode
 import (
 	"os"
 	"path/filepath"
-	"strings"
 
 	"belay/checkpoint"
 	"belay/internal/agent"
+	"belay/internal/foreign"
 	"belay/internal/vfs"
 )
 
@@ -109,7 +109,7 @@ func (a *Agent) Open(src agent.Source) checkpoint.Transcript { return openTransc
 
 // ResumeCommand is what a person types to go on with a session.
 func (a *Agent) ResumeCommand(session string) string {
-	return "opencode --session " + shellWord(session)
+	return "opencode --session " + foreign.ShellWord(session)
 }
 
 // Reply is the brief itself: the plugin makes a part of the prompt of it. It can do so with a prompt alone.
@@ -118,12 +118,4 @@ func (a *Agent) Reply(event, text string) []byte {
 		return nil
 	}
 	return []byte(text)
-}
-
-// shellWord quotes a word for a POSIX shell, where it needs quoting.
-func shellWord(s string) string {
-	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == "" {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

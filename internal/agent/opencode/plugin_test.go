@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"belay/internal/agent"
+	"belay/internal/plugin"
 	"belay/internal/wire"
 )
 
@@ -61,11 +62,11 @@ func TestPlugin(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	text, err := render(agent.Paths{Hook: filepath.Join(dir, "absent")}, 0)
+	text, err := plugin.OneFile(pluginText, agent.Paths{Hook: filepath.Join(dir, "absent")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, data := range map[string][]byte{"plugin.mjs": text, "drive.mjs": []byte(drive)} {
+	for name, data := range map[string][]byte{"plugin.mjs": []byte(text), "drive.mjs": []byte(drive)} {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
 			t.Fatal(err)
 		}

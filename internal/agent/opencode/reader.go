@@ -19,6 +19,7 @@ const (
 	pageRows   = 2000
 	pageBytes  = 4 << 20
 	maxRow     = 16 << 20 // a record over this is passed over, and counted
+	leastRows  = 200      // that are read even when the time of a view is over: a busy machine must not make a session poorer
 	headRows   = 200      // first sight: where the first prompt is looked for
 	windowAsks = 20       // first sight: prompts in the newest part
 )
@@ -30,6 +31,7 @@ type cursor struct {
 	Table bool  `json:"t,omitempty"`
 	Time  int64 `json:"m,omitempty"`
 	Same  int   `json:"s,omitempty"`
+	Sight int64 `json:"f,omitempty"` // what stands before it is first sight still
 }
 
 // reader implements checkpoint.Transcript.
@@ -98,13 +100,13 @@ func (p *page) read(m *mapper, c cursor, known, whole bool) error {
 	if err != nil {
 		return err
 	}
-	p.First = !known
+	p.First = !known || c.Next < c.Sight
 	if end == 0 || c.Table {
 		return p.readTables(m, c)
 	}
 	if known && c.Next > end { // the database was put back to an earlier state
 		p.Entries = append(p.Entries, checkpoint.Entry{Op: checkpoint.Reset})
-		c.Next = 0
+		c.Next, c.Sight = 0, 0
 	}
 	if !known && !whole {
 		if c.Next, err = p.firstSight(m, end); err != nil {
@@ -116,7 +118,13 @@ func (p *page) read(m *mapper, c cursor, known, whole bool) error {
 		return err
 	}
 	p.More = next < end
-	p.Cursor = encode(cursor{Next: next})
+	if !known {
+		c.Sight = end // a view that ends early leaves the rest of first sight to the next Read: it is as old
+	}
+	if next >= c.Sight {
+		c.Sight = 0
+	}
+	p.Cursor = encode(cursor{Next: next, Sight: c.Sight})
 	return nil
 }
 
@@ -212,7 +220,7 @@ func (p *page) events(m *mapper, from int64, most int, stop func() bool) (int64,
 			return err
 		}
 		list = append(list, s)
-		if bytes += s.size; bytes >= pageBytes || p.tx.Over() {
+		if bytes += s.size; bytes >= pageBytes || len(list) >= leastRows && p.tx.Over() {
 			return errEnough
 		}
 		return nil
@@ -221,7 +229,7 @@ func (p *page) events(m *mapper, from int64, most int, stop func() bool) (int64,
 		return from, err
 	}
 	for i, s := range list {
-		if i > 0 && (p.tx.Over() || stop != nil && stop()) {
+		if i >= leastRows && p.tx.Over() || i > 0 && stop != nil && stop() {
 			break
 		}
 		p.event(m, s)

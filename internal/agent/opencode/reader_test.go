@@ -218,8 +218,8 @@ func TestChildAndNewest(t *testing.T) {
 	}
 }
 
-// TestProjectChanged: a session is found by its id and by its folder whatever project it is filed under (opencode#8661).
-func TestProjectChanged(t *testing.T) {
+// TestN05ProjectChanged: a session is found by its id and by its folder whatever project it is filed under (opencode#8661).
+func TestN05ProjectChanged(t *testing.T) {
 	w := newWriter(t, true)
 	w.session(ses, "", folder)
 	w.turn(ses, 1)

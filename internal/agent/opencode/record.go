@@ -70,8 +70,8 @@ type toolState struct {
 	Output   string          `json:"output"`
 	Error    string          `json:"error"`
 	Metadata struct {
-		Exit       float64 `json:"exit"` // of the shell tool; null when it was killed
-		Background bool    `json:"background"`
+		Exit       json.RawMessage `json:"exit"` // of the shell tool; null when it was killed
+		Background bool            `json:"background"`
 	} `json:"metadata"`
 	Time struct {
 		Start float64 `json:"start"`

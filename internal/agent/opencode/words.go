@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"belay/checkpoint"
+	"belay/internal/foreign"
 	"belay/internal/jsonl"
 	"belay/internal/redact"
 )
@@ -32,15 +33,14 @@ func ident(s string) string {
 
 // words makes a text of the conversation safe to keep. belay's own blocks are taken out, and their markers given.
 func words(s string) (string, []string) {
-	rest, markers := checkpoint.StripOwn(s)
+	rest, markers := foreign.StripOwn(s)
 	rest = strings.TrimSpace(redact.Cut(jsonl.Clean(rest), checkpoint.CutText))
 	return rest, markers
 }
 
 // output makes a tool's output safe to keep.
 func output(s string) string {
-	rest, _ := checkpoint.StripOwn(s)
-	return redact.Cut(jsonl.Clean(rest), checkpoint.CutTool)
+	return redact.Cut(jsonl.Clean(foreign.WithoutOwn(s)), checkpoint.CutTool)
 }
 
 // failure is an error of the program's in one line.
@@ -111,8 +111,5 @@ func realPath(path string) string {
 	if path = cleanPath(path); path == "" {
 		return ""
 	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
-	}
-	return filepath.Clean(path)
+	return foreign.RealPath(path)
 }

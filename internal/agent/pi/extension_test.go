@@ -2,7 +2,6 @@ package pi
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"belay/internal/agent"
+	"belay/internal/plugin"
 	"belay/internal/wire"
 )
 
@@ -45,11 +45,11 @@ func nodeFolder(t *testing.T, p agent.Paths) string {
 			t.Error(err)
 		}
 	})
-	text, err := render(p, 0)
+	text, err := plugin.OneFile(extension, p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	put(t, filepath.Join(dir, "belay.mjs"), string(text))
+	put(t, filepath.Join(dir, "belay.mjs"), text)
 	drive, err := os.ReadFile("testdata/drive.mjs")
 	if err != nil {
 		t.Fatal(err)
@@ -222,45 +222,6 @@ func (f *fake) until(n int) []wire.Request {
 		}
 		if time.Now().After(end) {
 			f.t.Fatalf("got %d requests, want %d: %+v", len(f.events()), n, f.events())
-		}
-	}
-}
-
-func TestExtensionFindsTheSocket(t *testing.T) {
-	dir := nodeFolder(t, agent.Paths{Hook: "/x/belay-hook"})
-	long := "/" + strings.Repeat("long", 30)
-	type env map[string]string
-	cases := []struct {
-		env  env
-		want []string
-	}{
-		{env{"HOME": "/home/me"}, wire.SocketPlaces("/home/me/.local/state/belay")},
-		{env{"HOME": "/h", "XDG_STATE_HOME": "/x/./y//z/"}, wire.SocketPlaces("/x/y/z/belay")},
-		{env{"HOME": "/h", "XDG_STATE_HOME": "relative"}, wire.SocketPlaces("/h/.local/state/belay")},
-		{env{"HOME": "/h", "BELAY_STATE_DIR": "/a/../b/"}, wire.SocketPlaces("/b")},
-		{env{"BELAY_STATE_DIR": "/"}, wire.SocketPlaces("/")},
-		{env{"BELAY_STATE_DIR": long}, wire.SocketPlaces(long)},
-		{env{"BELAY_STATE_DIR": "/" + strings.Repeat("é", 50)}, wire.SocketPlaces("/" + strings.Repeat("é", 50))},
-		{env{}, []string{}},
-	}
-	var envs []env
-	for _, c := range cases {
-		envs = append(envs, c.env)
-	}
-	arg, err := json.Marshal(envs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command("node", "drive.mjs", "places", string(arg), fmt.Sprint(os.Getuid()))
-	cmd.Dir = dir
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, raw := range bytes.Split(bytes.TrimSpace(out), []byte("\n")) {
-		var got []string
-		if err := json.Unmarshal(raw, &got); err != nil || !slices.Equal(got, cases[i].want) {
-			t.Errorf("%v: got %q, want %q", cases[i].env, got, cases[i].want)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
+	"belay/internal/foreign"
 )
 
 // Errors of Decode.
@@ -64,7 +65,7 @@ func (a *Program) Decode(h agent.Hook) (agent.Incoming, error) {
 		cwd = h.Cwd
 	}
 	if cwd != "" {
-		cwd = realPath(cwd)
+		cwd = foreign.RealPath(cwd)
 	}
 	return meaning(h.Event, p, checkpoint.Event{
 		Key:        checkpoint.NewKey(a.name, "", session, cwd),
@@ -147,7 +148,7 @@ func prompted(p payload, e checkpoint.Event) checkpoint.Event {
 	for range int(min(max(number(p["images"]), 0), 100)) {
 		said += "\n[image]"
 	}
-	said, _ = checkpoint.StripOwn(said)
+	said = foreign.WithoutOwn(said)
 	said = personal(said)
 	aside, _ := machinePrompt(said, "")
 	e.Kind, e.Text, e.Aside = checkpoint.EventPrompt, words(said), aside || p.flag("custom")
@@ -157,7 +158,7 @@ func prompted(p payload, e checkpoint.Event) checkpoint.Event {
 // handedBack maps the end of a run.
 func handedBack(p payload, e checkpoint.Event) checkpoint.Event {
 	msg := parseMessage(p["message"])
-	rest, _ := checkpoint.StripOwn(msg.text)
+	rest := foreign.WithoutOwn(msg.text)
 	e.Kind = checkpoint.EventStop
 	switch {
 	case msg.stop == "aborted" || p.flag("aborted"):

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"belay/internal/agent"
+	"belay/internal/foreign"
 	"belay/internal/jsonl"
 	"belay/internal/lazyre"
 	"belay/internal/vfs"
@@ -88,8 +89,8 @@ func existing(list []candidate) []candidate {
 		if err != nil || !info.Mode().IsRegular() {
 			continue // gone since it was listed, or nothing to read
 		}
-		if c.changed = info.ModTime(); !seen[realPath(c.path)] {
-			seen[realPath(c.path)] = true
+		if c.changed = info.ModTime(); !seen[foreign.RealPath(c.path)] {
+			seen[foreign.RealPath(c.path)] = true
 			kept = append(kept, c)
 		}
 	}
@@ -119,13 +120,8 @@ func header(c candidate) agent.Found {
 	return f
 }
 
-func samePlace(a, b string) bool { return a != "" && (a == b || realPath(a) == realPath(b)) }
-
-func realPath(p string) string {
-	if q, err := filepath.EvalSymlinks(p); err == nil {
-		return q
-	}
-	return filepath.Clean(p) // not there any more: its name is all there is
+func samePlace(a, b string) bool {
+	return a != "" && (a == b || foreign.RealPath(a) == foreign.RealPath(b))
 }
 
 // live lists the transcripts of a folder, and its other folders. A folder that is not there has none.

@@ -17,11 +17,11 @@
 package pi
 
 import (
-	"strings"
 	"time"
 
 	"belay/checkpoint"
 	"belay/internal/agent"
+	"belay/internal/foreign"
 )
 
 // Agent is what the two programs have in common: their transcripts.
@@ -58,7 +58,7 @@ func OpenClaw() *Agent {
 		},
 		limits: agent.Limits{BriefBytes: briefBytes, Repairs: true},
 		resume: func(session string) string {
-			return "openclaw agent --session-id " + shellWord(session) + " --message 'Please go on.'"
+			return "openclaw agent --session-id " + foreign.ShellWord(session) + " --message 'Please go on.'"
 		},
 		list: openclawFiles,
 	}
@@ -86,11 +86,3 @@ func (a *Agent) Open(src agent.Source) checkpoint.Transcript { return OpenTransc
 
 // ResumeCommand is what a person types to go on with a session.
 func (a *Agent) ResumeCommand(session string) string { return a.resume(session) }
-
-// shellWord quotes a word for a POSIX shell, where it needs quoting.
-func shellWord(s string) string {
-	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == "" {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"belay/internal/agent"
+	"belay/internal/foreign"
 	"belay/internal/vfs"
 )
 
@@ -40,7 +41,7 @@ func Pi() *Program {
 				{Name: "session_shutdown"},
 			},
 			limits: agent.Limits{BriefBytes: briefBytes},
-			resume: func(session string) string { return "pi --session " + shellWord(session) },
+			resume: func(session string) string { return "pi --session " + foreign.ShellWord(session) },
 			list:   piFiles,
 		},
 		home: piHome(),

@@ -3,6 +3,7 @@ package pi
 import (
 	"belay/checkpoint"
 	"belay/internal/agent"
+	"belay/internal/foreign"
 	"belay/internal/jsonl"
 )
 
@@ -26,7 +27,7 @@ func OpenRows(src agent.Source, rows Rows) checkpoint.Transcript {
 // Said is a user message of OpenClaw's as the reader gives it: without the program's own blocks and belay's. Aside says that
 // no person wrote it; turn, that the whole turn is none of a person's.
 func Said(text string) (said string, aside, turn bool) {
-	rest, _ := checkpoint.StripOwn(text)
+	rest := foreign.WithoutOwn(text)
 	said = personal(rest)
 	aside, turn = machinePrompt(said, "")
 	return words(said), aside, turn
@@ -34,7 +35,7 @@ func Said(text string) (said string, aside, turn bool) {
 
 // Answered is the model's last answer as the reader gives it. Quiet says that it means "nothing to do".
 func Answered(text, prompt string) (answer string, quiet bool) {
-	rest, _ := checkpoint.StripOwn(text)
+	rest := foreign.WithoutOwn(text)
 	_, quiet = silent(rest, prompt)
 	return words(rest), quiet
 }

@@ -7,6 +7,7 @@ import (
 	"unicode"
 
 	"belay/checkpoint"
+	"belay/internal/examine"
 	"belay/internal/jsonl"
 	"belay/internal/redact"
 )
@@ -153,7 +154,7 @@ func silent(answer, prompt string) (quiet, heartbeat bool) {
 // madeUp says whether a result was invented by the agent for a call whose result it never had.
 func madeUp(m message) bool {
 	s := strings.TrimSpace(m.text)
-	return m.synthetic || strings.HasPrefix(s, "[openclaw] missing tool result in session history") || s == "No result provided"
+	return m.synthetic || strings.HasPrefix(s, "[openclaw] missing tool result in session history") || s == "No result provided" || examine.MadeUp(s)
 }
 
 // goesOn says whether a result only tells that the call runs on in the background.

@@ -8,10 +8,9 @@
 import * as fs from "node:fs";
 import * as os from "node:os";
 import * as path from "node:path";
-import { makeLine } from "./line.js";
+import { bound, boundValue, makeLine } from "./line.js";
 
 const BRIEF_MS = 1000; // the longest that the first turn waits
-const MOST_TEXT = 256 << 10; // of one text: belay keeps a few KB of its two ends
 const MOST_SESSIONS = 1000; // that are remembered
 
 const shared = Symbol.for("belay.openclaw");
@@ -23,17 +22,6 @@ class Recent extends Map {
 		if (this.size >= MOST_SESSIONS) this.delete(this.keys().next().value);
 		return super.set(key, value);
 	}
-}
-
-function bound(text) {
-	if (typeof text !== "string") return undefined;
-	return text.length <= MOST_TEXT ? text : text.slice(0, MOST_TEXT / 2) + " ... " + text.slice(-MOST_TEXT / 2);
-}
-
-/** A value of any form: a huge one becomes a text of its two ends. */
-function boundValue(value) {
-	const text = JSON.stringify(value);
-	return text === undefined || text.length <= MOST_TEXT ? value : bound(text);
 }
 
 /** The words of a message: no thinking, no calls, no bytes of images. */
@@ -64,8 +52,8 @@ function stateDir(api) {
 
 function makeShared(uid) {
 	return {
-		line: makeLine(uid),
-		sessions: new Recent(), // session id -> { workspace, model, key, agent, opened, busy, late }
+		line: makeLine("openclaw", uid, ["session_id", "session_key", "agent_id", "workspace", "database"]),
+		sessions: new Recent(), // session id -> { workspace, model, key, agent, opened, compacted, busy, ended, late }
 		byKey: new Recent(), // session key -> session id
 		children: new Recent(), // session key of a sub-agent -> { session_id, session_key, child }
 		seen: new Recent(), // event -> the registration that tells it: all of them hear of each
@@ -144,7 +132,8 @@ function register(api) {
 
 	async function open(event, ctx, s) {
 		s.opened = true;
-		const source = Array.isArray(event.messages) && event.messages.length > 0 ? "resume" : "startup";
+		const source = s.compacted ? "compact" : Array.isArray(event.messages) && event.messages.length > 0 ? "resume" : "startup";
+		s.compacted = false;
 		let come; // ends the wait
 		let timer;
 		const word = await new Promise((resolve) => {
@@ -165,19 +154,24 @@ function register(api) {
 		try {
 			const id = ctx.sessionId;
 			if (!id) return undefined;
+			const s = know(all, id, ctx);
+			const persons = (ctx.trigger === undefined || ctx.trigger === "user") && !/:subagent:/.test(ctx.sessionKey ?? "");
 			const turn = all.turns.get(ctx.runId);
-			if (turn) return turn.by === me && turn.text ? { prependContext: turn.text } : undefined; // built again after a failure
+			if (turn) {
+				if (turn.by !== me) return undefined;
+				// Built again: after a failure, which changes nothing, or after a compaction in the middle of the turn.
+				if (persons && s.compacted) turn.text = await open(event, ctx, s);
+				return turn.text ? { prependContext: turn.text } : undefined;
+			}
 			const now = { by: me, text: "" };
 			if (ctx.runId) all.turns.set(ctx.runId, now);
-			const s = know(all, id, ctx);
 			s.ended = false;
-			const persons = (ctx.trigger === undefined || ctx.trigger === "user") && !/:subagent:/.test(ctx.sessionKey ?? "");
 			s.busy = true;
 			let text = "";
 			if (persons) {
 				text = s.late;
 				s.late = "";
-				if (!s.opened) text = (await open(event, ctx, s)) || text;
+				if (!s.opened || s.compacted) text = (await open(event, ctx, s)) || text;
 			}
 			const late = (word) => {
 				if (word) s.late = word;
@@ -216,7 +210,11 @@ function register(api) {
 	});
 
 	on("before_compaction", (event, ctx) => tell("before_compaction", ctx, ctx.sessionId, { reason: event.reason }) && undefined);
-	on("after_compaction", (event, ctx) => tell("after_compaction", ctx, ctx.sessionId, { reason: event.reason }) && undefined);
+	on("after_compaction", (event, ctx) => {
+		tell("after_compaction", ctx, ctx.sessionId, { reason: event.reason });
+		const s = all.sessions.get(ctx.sessionId);
+		if (s?.opened) s.compacted = true; // the next turn asks for what the summary may have lost
+	});
 
 	on("before_reset", (event, ctx) => {
 		if (!ctx.sessionId) return;

@@ -1,11 +1,6 @@
 // Stands for pi in the tests of the extension: one event a line comes in, what its handler gave goes out.
 import * as readline from "node:readline";
-import extension, { places } from "./belay.mjs";
-
-if (process.argv[2] === "places") {
-	for (const env of JSON.parse(process.argv[3])) console.log(JSON.stringify(places(env, Number(process.argv[4]))));
-	process.exit(0);
-}
+import extension from "./belay.mjs";
 
 const handlers = {};
 extension({ on: (name, f) => ((handlers[name] ??= []), handlers[name].push(f)) });

@@ -1,5 +1,5 @@
-// The line to the belay daemon: events go out in order over one connection, each under an id of its own, and stay here until
-// they are answered. No caller ever waits.
+// The line from an agent's plugin to the belay daemon: events go out in order over one connection, each under an id of its own,
+// and stay here until they are answered. No caller ever waits.
 
 import { spawn } from "node:child_process";
 import * as fs from "node:fs";
@@ -15,6 +15,7 @@ const RETRY_MOST_MS = 30000;
 const SILENT_MS = 10000; // a daemon that answers nothing for so long is given up
 const MOST_EVENTS = 256; // held while no daemon answers; then the oldest go, and are counted
 const MOST_BYTES = 16 << 20;
+const MOST_TEXT = 256 << 10; // of one text: belay keeps a few KB of its two ends
 const MOST_TRIES = 3;
 const MOST_LEFT = 8; // events handed over by belay-hook when the process ends while no daemon answers
 
@@ -46,11 +47,11 @@ function trusted(place, uid) {
 	}
 }
 
-function start(args, input) {
-	const child = spawn(HOOK, [...(SOCKET ? ["--socket", SOCKET] : []), "openclaw", ...args], {
+function start(agent, args, input) {
+	const child = spawn(HOOK, [...(SOCKET ? ["--socket", SOCKET] : []), agent, ...args], {
 		detached: true,
 		stdio: [input ? "pipe" : "ignore", "ignore", "ignore"],
-		// belay-hook takes its agent's pid from here; OpenClaw may itself run inside of another agent.
+		// belay-hook takes its agent's pid from here; this one may itself run inside of another agent.
 		env: { ...process.env, CLAUDE_PID: String(process.pid) },
 	});
 	child.on("error", () => {}); // not there: the events are held, and the transcript is left
@@ -61,7 +62,11 @@ function start(args, input) {
 	}
 }
 
-export function makeLine(uid) {
+/**
+ * Opens the line of an agent, for a user. What a body says under the names in who goes with the count of dropped events as
+ * well: whose they were. One closure, because all of it works on the same few variables.
+ */
+export function makeLine(agent, uid, who) {
 	const born = Date.now().toString(36);
 	let socket, timer;
 	let ready = false;
@@ -79,14 +84,13 @@ export function makeLine(uid) {
 
 	function make(event, body, cwd, done, urgent) {
 		const payload = Buffer.from(JSON.stringify(body));
-		const id = `openclaw-${process.pid}-${born}-${Math.random().toString(36).slice(2)}-${++number}`;
-		const who = {};
-		for (const k of ["session_id", "session_key", "agent_id", "workspace", "database"]) who[k] = body[k];
-		return { event, id, payload, cwd, done, at: Date.now(), tries: 0, urgent, who };
+		const id = `${agent}-${process.pid}-${born}-${Math.random().toString(36).slice(2)}-${++number}`;
+		const whose = Object.fromEntries(who.map((k) => [k, body[k]]));
+		return { event, id, payload, cwd, done, at: Date.now(), tries: 0, urgent, whose };
 	}
 
 	function frame(item) {
-		const header = { v: 1, op: "hook", agent: "openclaw", event: item.event, id: item.id, pid: process.pid, workspace: item.cwd, len: item.payload.length };
+		const header = { v: 1, op: "hook", agent, event: item.event, id: item.id, pid: process.pid, workspace: item.cwd, len: item.payload.length };
 		return Buffer.concat([Buffer.from(JSON.stringify(header) + "\n"), item.payload]);
 	}
 
@@ -98,7 +102,7 @@ export function makeLine(uid) {
 	function flush() {
 		if (!ready) return;
 		if (lost && queue.length) {
-			const item = make("dropped", { ...queue[0].who, count: lost }, queue[0].cwd);
+			const item = make("dropped", { ...queue[0].whose, count: lost }, queue[0].cwd);
 			lost = 0;
 			queue.unshift(item);
 			bytes += item.payload.length;
@@ -178,7 +182,7 @@ export function makeLine(uid) {
 		if (Date.now() - kicked >= KICK_MS) {
 			kicked = Date.now();
 			try {
-				start(["wake"]);
+				start(agent, ["wake"]);
 			} catch {} // no memory for a process: the next try may have it
 		}
 		timer = setTimeout(connect, queue.some((i) => i.urgent && i.done) ? RETRY_MS : pause);
@@ -206,15 +210,34 @@ export function makeLine(uid) {
 			}
 			return item;
 		},
-		/** The last of it. What is written reaches the daemon although the process ends. */
-		end() {
+		/**
+		 * The last of it. What is written reaches the daemon although the process ends, if the process lets go of it by itself:
+		 * one that is cut off has to wait for the answers, ms at most.
+		 */
+		async end(ms = 0) {
 			stopped = true;
 			clearTimeout(timer);
-			if (ready) {
-				socket.end();
-				return;
-			}
-			for (const item of queue.slice(-MOST_LEFT)) start([item.event], item.payload);
+			try {
+				if (!ready) {
+					for (const item of queue.slice(-MOST_LEFT)) start(agent, [item.event], item.payload);
+					return;
+				}
+				const until = Date.now() + ms;
+				while (ready && sent.length && Date.now() < until) await new Promise((done) => setTimeout(done, 5));
+				socket?.end();
+			} catch {} // nobody waits for it, so that nobody would catch it
 		},
 	};
+}
+
+/** A text that is not too large to send. */
+export function bound(text) {
+	if (typeof text !== "string") return undefined;
+	return text.length <= MOST_TEXT ? text : text.slice(0, MOST_TEXT / 2) + " ... " + text.slice(-MOST_TEXT / 2);
+}
+
+/** A value of any form: a huge one becomes a text of its two ends. */
+export function boundValue(value) {
+	const text = JSON.stringify(value);
+	return text === undefined || text.length <= MOST_TEXT ? value : bound(text);
 }

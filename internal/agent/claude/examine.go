@@ -1,0 +1,103 @@
+package claude
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"belay/internal/agent"
+	"belay/internal/examine"
+)
+
+var _ agent.Examiner = (*Agent)(nil)
+
+// Examine looks into a transcript, main or sub-agent.
+func (*Agent) Examine(ctx context.Context, src agent.Source, seen func(int64)) (*examine.Examined, error) {
+	return examine.Lines(ctx, src.Path, form{}, seen)
+}
+
+// form is what Claude Code's files are like: records with a uuid are a tree, and all others are notes beside it.
+type form struct{}
+
+func (form) Agent() string     { return name }
+func (form) Keys() []string    { return []string{"uuid"} } // of the objects in a record only records themselves have one
+func (form) ParentKey() string { return "parentUuid" }
+func (form) Chained() bool     { return false }
+
+func (form) Header(string, []byte, [][]byte) ([]byte, error) { return nil, examine.ErrNoHeader }
+
+func (form) Fact(data []byte) (examine.Fact, bool) {
+	rec, err := decodeRecord(data)
+	if err != nil {
+		return examine.Fact{}, false
+	}
+	f := examine.Fact{Node: rec.UUID, Parent: rec.ParentUUID, Lane: rec.SessionID, Group: rec.Message.ID}
+	switch {
+	case rec.UUID != "":
+		f.Key = rec.Type + " " + rec.UUID
+	case rec.talks():
+		f.Key = contentID(data)
+	}
+	if rec.IsSidechain {
+		f.Lane += "/" + rec.AgentID
+	}
+	f.Compaction = rec.Type == "system" && rec.Subtype == "compact_boundary"
+	if rec.Type != "user" && rec.Type != "assistant" {
+		return f, true
+	}
+	f.Talk = !rec.IsMeta
+	for _, b := range rec.Message.Content {
+		switch {
+		case strings.HasSuffix(b.Type, "tool_use") && b.ID != "":
+			f.Calls = append(f.Calls, examine.Call{ID: b.ID, Name: b.Name})
+		case strings.HasSuffix(b.Type, "tool_result") && b.ToolUseID != "":
+			f.Results = append(f.Results, examine.Result{Call: b.ToolUseID})
+		}
+	}
+	return f, true
+}
+
+// trailer is what each record says of where it belongs, in the program's order.
+var trailer = []string{"userType", "entrypoint", "cwd", "sessionId", "version", "gitBranch", "slug", "agentId"}
+
+// Close writes the result that the program itself writes when it resumes a session with an open call.
+func (form) Close(from []byte, c examine.Call, parent string) ([]byte, string) {
+	id := examine.Name("result " + c.ID)
+	o := examine.NewObject(from)
+	o.Set("parentUuid", parent).Keep("isSidechain", "promptId").Set("type", "user")
+	o.Set("message", json.RawMessage(examine.NewObject(nil).Set("role", "user").Set("content", []any{
+		json.RawMessage(examine.NewObject(nil).Set("type", "tool_result").Set("content", examine.Interrupted).Set("is_error", true).Set("tool_use_id", c.ID).Bytes()),
+	}).Bytes()))
+	o.Set("uuid", id).Keep("timestamp").Set("toolUseResult", examine.Interrupted).Set("toolDenialKind", "interrupted").Set("sourceToolAssistantUUID", parent)
+	return o.Keep(trailer...).Bytes(), id
+}
+
+// Recall writes a call of a tool whose name is not known any more.
+func (form) Recall(from []byte, r examine.Result, id, parent string) []byte {
+	use := examine.NewObject(nil).Set("type", "tool_use").Set("id", r.Call).Set("name", "unknown").Set("input", struct{}{}).Bytes()
+	message := examine.NewObject(nil).Set("id", "msg_"+strings.ReplaceAll(examine.Name("call "+r.Call), "-", "")).Set("type", "message").Set("role", "assistant").
+		Set("model", syntheticModel).Set("content", []any{json.RawMessage(use)}).Set("stop_reason", "tool_use").Set("stop_sequence", nil).
+		Set("usage", map[string]int{"input_tokens": 0, "output_tokens": 0}).Bytes()
+	o := examine.NewObject(from)
+	if parent == "" {
+		o.Set("parentUuid", nil)
+	} else {
+		o.Set("parentUuid", parent)
+	}
+	return o.Keep("isSidechain").Set("message", json.RawMessage(message)).Set("type", "assistant").Set("uuid", id).Keep("timestamp").Keep(trailer...).Bytes()
+}
+
+// Minds says what Claude Code 2.1.328 was seen to do.
+func (form) Minds(a examine.Action) string {
+	switch a {
+	case examine.Relink:
+		return "all before it is lost to the model: it follows a record that is not in the file"
+	case examine.Uncycle:
+		return "all before it is lost to the model: its parents go in a circle"
+	case examine.CutStub, examine.TrimBefore:
+		return "the record on this line is lost to the model, and so is all before it when the next one follows it"
+	case examine.DropRepeat:
+		return "what came after the first copy of this record is lost to the model"
+	}
+	return ""
+}

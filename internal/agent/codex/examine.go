@@ -1,0 +1,185 @@
+package codex
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+
+	"belay/internal/agent"
+	"belay/internal/examine"
+	"belay/internal/jsonl"
+)
+
+var _ agent.Examiner = (*Agent)(nil)
+
+// Examine looks into a rollout. A compressed one is unpacked first; its repaired copy is a plain one, which Codex prefers.
+func (*Agent) Examine(ctx context.Context, src agent.Source, seen func(int64)) (*examine.Examined, error) {
+	if !strings.HasSuffix(src.Path, packed) {
+		return examine.Lines(ctx, src.Path, form{src.Path}, seen)
+	}
+	info, err := openRegular(src.Path)
+	if err != nil {
+		return nil, err
+	}
+	r := &rollout{path: src.Path}
+	from, err := r.unpack(ctx, src.Path)
+	if err = errors.Join(err, info.Close()); err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	x, err := examine.Lines(ctx, from, form{src.Path}, seen)
+	if err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	x.Unpacked(src.Path, r.damage, r.close)
+	return x, nil
+}
+
+// form is what a rollout is like: a header, then items in order. Path is the file's, for the thread that its name tells.
+type form struct{ path string }
+
+func (form) Agent() string     { return name }
+func (form) Keys() []string    { return []string{"payload"} }
+func (form) ParentKey() string { return "" }
+func (form) Chained() bool     { return false }
+
+func (form) Fact(data []byte) (examine.Fact, bool) {
+	rec, err := decodeLine(data)
+	if err != nil {
+		return examine.Fact{}, false
+	}
+	var f examine.Fact
+	if matters(data) {
+		f.Key = keyOf(data)
+	}
+	p := rec.Payload
+	switch rec.Type {
+	case "session_meta":
+		f.Header = true
+	case "":
+		f.Header = bareHeader(data)
+	case "compacted":
+		f.Compaction = true
+	case "response_item", "bare_item":
+		f.Talk = p.Type == "message" && (p.Role == "user" || p.Role == "assistant")
+		switch p.Type {
+		case "function_call", "custom_tool_call":
+			f.Calls = []examine.Call{{ID: p.CallID, Name: p.Name}}
+		case "local_shell_call":
+			f.Calls = []examine.Call{{ID: p.CallID, Name: "local_shell"}}
+		case "function_call_output", "custom_tool_call_output":
+			f.Results = []examine.Result{{Call: p.CallID}}
+		}
+	}
+	return f, true
+}
+
+// bareHeader knows the first line of the oldest files, which has no wrapper.
+func bareHeader(data []byte) bool {
+	var head struct {
+		ID        string `json:"id"`
+		Timestamp string `json:"timestamp"`
+	}
+	return jsonl.Decode(data, &head) == nil && head.ID != "" && head.Timestamp != ""
+}
+
+// Header is a session_meta with what the loader needs: the thread, from the file's name; the folder, from the first turn.
+func (f form) Header(_ string, stub []byte, first [][]byte) ([]byte, error) {
+	old := examine.Salvage(stub)
+	thread, cwd, ordered := threadOfName(f.path), old["cwd"], false
+	if thread == "" {
+		thread = old["id"]
+	}
+	var stamp string
+	for _, data := range first {
+		rec, err := decodeLine(data)
+		if err != nil {
+			continue
+		}
+		if rec.Type == "bare_item" {
+			return nil, errors.New("the file is of a version that had another one")
+		}
+		if stamp == "" {
+			stamp = rec.Timestamp
+		}
+		if cwd == "" && rec.Type == "turn_context" {
+			cwd = rec.Payload.Cwd
+		}
+		ordered = ordered || slices.Contains(keysOf(data), "ordinal")
+	}
+	switch {
+	case thread == "":
+		return nil, errors.New("neither the name of the file nor what is left of the record tells the thread's id")
+	case cwd == "":
+		return nil, errors.New("no turn tells where the session worked")
+	}
+	meta := examine.NewObject(nil).Set("id", thread).Set("timestamp", stamp).Set("cwd", cwd)
+	for _, m := range []struct{ key, usual string }{{"originator", "codex_exec"}, {"cli_version", "0.0.0"}, {"source", "cli"}, {"model_provider", ""}} {
+		if v := old[m.key]; v != "" {
+			m.usual = v
+		}
+		if m.usual != "" {
+			meta.Set(m.key, m.usual)
+		}
+	}
+	head := examine.NewObject(nil).Set("timestamp", stamp)
+	if ordered { // such files say what history they hold
+		head.Set("ordinal", 0)
+		meta.Set("session_id", thread).Set("history_mode", "paginated")
+	}
+	return head.Set("type", "session_meta").Set("payload", json.RawMessage(meta.Bytes())).Bytes(), nil
+}
+
+func keysOf(data []byte) (keys []string) {
+	var m map[string]json.RawMessage
+	if json.Unmarshal(data, &m) != nil {
+		return nil
+	}
+	for k := range m {
+		keys = append(keys, k)
+	}
+	return keys
+}
+
+// Close writes the output of a call behind it, as Codex itself puts one in its requests.
+func (form) Close(from []byte, c examine.Call, _ string) ([]byte, string) {
+	kind := "function_call_output"
+	if rec, err := decodeLine(from); err == nil && rec.Payload.Type == "custom_tool_call" {
+		kind = "custom_tool_call_output"
+	}
+	item := examine.NewObject(nil).Set("type", kind).Set("call_id", c.ID).Set("output", examine.Interrupted).Bytes()
+	return wrapped(from, item), ""
+}
+
+// Recall writes a call of a tool whose name is not known any more: without it Codex leaves the output out.
+func (form) Recall(from []byte, r examine.Result, _, _ string) []byte {
+	item := examine.NewObject(nil).Set("type", "function_call").Set("name", "unknown").Set("arguments", "{}").Set("call_id", r.Call)
+	if rec, err := decodeLine(from); err == nil && rec.Payload.Type == "custom_tool_call_output" {
+		item = examine.NewObject(nil).Set("type", "custom_tool_call").Set("call_id", r.Call).Set("name", "unknown").Set("input", "")
+	}
+	return wrapped(from, item.Bytes())
+}
+
+// wrapped puts an item where another one stands. The oldest files have no wrapper.
+func wrapped(from, item []byte) []byte {
+	if rec, err := decodeLine(from); err == nil && rec.Type == "bare_item" {
+		return item
+	}
+	return examine.NewObject(from).Keep("timestamp", "ordinal", "type").Set("payload", json.RawMessage(item)).Bytes()
+}
+
+// Minds says what Codex 0.169.0 was seen to do.
+func (form) Minds(a examine.Action) string {
+	switch a {
+	case examine.MakeHeader, examine.TrimMark:
+		return "it refuses the file: its first record is no session_meta"
+	case examine.CutStub, examine.Split, examine.TrimBefore, examine.TrimAfter:
+		return "it cannot read this line: what is on it is lost to the model"
+	case examine.RemakeCall:
+		return "the result is lost to the model: its call is not in the file"
+	case examine.DropRepeat:
+		return "it is told to the model twice"
+	}
+	return ""
+}

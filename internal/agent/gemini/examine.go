@@ -1,0 +1,152 @@
+package gemini
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"strings"
+
+	"belay/internal/agent"
+	"belay/internal/examine"
+	"belay/internal/jsonl"
+)
+
+var _ agent.Examiner = (*Agent)(nil)
+
+// Examine looks into a transcript of either form.
+func (*Agent) Examine(ctx context.Context, src agent.Source, seen func(int64)) (*examine.Examined, error) {
+	if isDocument(src.Path) {
+		return examineDocument(ctx, src.Path)
+	}
+	return examine.Lines(ctx, src.Path, form{}, seen)
+}
+
+// form is what a file of lines is like: a header, then messages, of which one may come again, richer, under its id.
+type form struct{}
+
+func (form) Agent() string     { return name }
+func (form) Keys() []string    { return []string{"type", "$set", "$rewindTo", "projectHash"} }
+func (form) ParentKey() string { return "" }
+func (form) Chained() bool     { return false }
+
+func (form) Fact(data []byte) (examine.Fact, bool) {
+	var rec record
+	if len(data) == 0 || data[0] != '{' || jsonl.Decode(data, &rec) != nil {
+		return examine.Fact{}, false
+	}
+	f := examine.Fact{Header: rec.ProjectHash != ""}
+	list := rec.Messages
+	if rec.Set != nil && rec.Set.Messages != nil {
+		list = *rec.Set.Messages
+	}
+	if rec.ID != "" {
+		list = []message{rec.message}
+	}
+	for _, m := range list {
+		f.Talk = f.Talk || talk(m)
+		f.Compaction = f.Compaction || m.Type == typeUser && isSummary(m.text())
+		if rec.ID == "" {
+			continue // a list repeats what was said
+		}
+		for _, t := range m.ToolCalls {
+			f.Calls = append(f.Calls, examine.Call{ID: t.ID, Name: t.Name})
+			if over, _ := t.ended(); over {
+				f.Results = append(f.Results, examine.Result{Call: t.ID, Name: t.Name})
+			}
+		}
+	}
+	return f, true
+}
+
+// talk says that a message is one for which the program keeps a session: others it put there itself.
+func talk(m message) bool {
+	text := strings.TrimSpace(m.text())
+	switch m.Type {
+	case typeUser:
+		return text != "" && !strings.HasPrefix(text, "<session_context>") && !strings.HasPrefix(text, "<hook_context>")
+	case typeGemini:
+		return text != "" || len(m.ToolCalls) > 0
+	}
+	return false
+}
+
+// Header makes the first record from the next one of its kind, from its stub, and from where the file lies.
+func (form) Header(path string, stub []byte, first [][]byte) ([]byte, error) {
+	old := examine.Salvage(stub)
+	id, hash, stamp := old["sessionId"], old["projectHash"], old["startTime"]
+	for _, data := range first {
+		var rec struct {
+			header
+			Timestamp string `json:"timestamp"`
+			Set       struct {
+				SessionID string `json:"sessionId"`
+			} `json:"$set"`
+		}
+		if jsonl.Decode(data, &rec) != nil {
+			continue
+		}
+		id, hash, stamp = either(id, rec.SessionID, rec.Set.SessionID), either(hash, rec.ProjectHash), either(stamp, rec.Timestamp)
+	}
+	if root := projectRoot(path); hash == "" && root != "" {
+		hash = hashOfPath(root)
+	}
+	if m := fileName().FindStringSubmatch(filepath.Base(path)); id == "" && m != nil && len(m[1]) == 8 {
+		id = m[1] + examine.Name(m[1])[8:] // the program finds a session by the part that the name keeps
+	}
+	switch {
+	case id == "":
+		return nil, errors.New("neither the name of the file nor another record tells the session's id")
+	case hash == "":
+		return nil, errors.New("nothing tells whose project it is")
+	}
+	return examine.NewObject(nil).Set("sessionId", id).Set("projectHash", hash).Set("startTime", stamp).Set("lastUpdated", stamp).Set("kind", "main").Bytes(), nil
+}
+
+func either(list ...string) string {
+	for _, s := range list {
+		if s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+// Close writes the message again, as the program does when calls end: those that had not are cancelled.
+func (form) Close(from []byte, _ examine.Call, _ string) ([]byte, string) {
+	var m struct {
+		ToolCalls []json.RawMessage `json:"toolCalls"`
+	}
+	if jsonl.Decode(from, &m) != nil {
+		return nil, ""
+	}
+	var calls []json.RawMessage
+	for _, raw := range m.ToolCalls {
+		var t toolCall
+		if jsonl.Decode(raw, &t) != nil {
+			continue
+		}
+		if over, _ := t.ended(); over {
+			calls = append(calls, raw)
+			continue
+		}
+		part := map[string]any{"functionResponse": map[string]any{"id": t.ID, "name": t.Name, "response": map[string]string{"error": examine.Interrupted}}}
+		calls = append(calls, examine.NewObject(raw).Keep("id", "name", "args").Set("result", []any{part}).Set("status", "cancelled").
+			Keep("timestamp", "agentId", "displayName", "description").Set("resultDisplay", examine.Interrupted).Bytes())
+	}
+	return examine.NewObject(from).Keep("id", "timestamp", "type", "content", "displayContent", "thoughts", "tokens", "model").Set("toolCalls", calls).Bytes(), ""
+}
+
+// Recall is not needed: results stand beside their calls.
+func (form) Recall([]byte, examine.Result, string, string) []byte { return nil }
+
+// Minds says what Gemini CLI 0.61.0 was seen to do.
+func (form) Minds(a examine.Action) string {
+	switch a {
+	case examine.MakeHeader, examine.TrimMark:
+		return "it does not list the session: its first record is no header"
+	case examine.CutStub, examine.Split, examine.TrimBefore, examine.TrimAfter:
+		return "it cannot read this line: what is on it is lost to the model, when no later record says it again"
+	}
+	return ""
+}

@@ -1,0 +1,168 @@
+package pi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"belay/internal/agent"
+	"belay/internal/examine"
+)
+
+var _ agent.Examiner = (*Agent)(nil)
+
+// Examine looks into a .jsonl transcript.
+func (a *Agent) Examine(ctx context.Context, src agent.Source, seen func(int64)) (*examine.Examined, error) {
+	return examine.Lines(ctx, src.Path, form{a.name}, seen)
+}
+
+// form is what both programs' files are like: a header, then a tree of records.
+type form struct{ agent string }
+
+func (f form) Agent() string   { return f.agent }
+func (form) Keys() []string    { return []string{"type"} }
+func (form) ParentKey() string { return "parentId" }
+func (form) Chained() bool     { return true }
+
+func (form) Fact(data []byte) (examine.Fact, bool) {
+	rec, ok := parse(data, 0)
+	if !ok || !json.Valid(data) {
+		return examine.Fact{}, false
+	}
+	switch rec.typ {
+	case "text", "thinking", "toolCall", "image":
+		return examine.Fact{}, false // a block of a message that was cut short
+	}
+	f := examine.Fact{Header: rec.typ == typeHeader, Compaction: rec.typ == typeCompaction}
+	if !f.Header {
+		f.Key, f.Node, f.Parent = rec.id, rec.id, text(rec.parent)
+	}
+	if rec.typ != typeMessage {
+		return f, true
+	}
+	msg := parseMessage(rec.message)
+	f.Talk = msg.role == "user" || msg.role == "assistant"
+	for _, c := range msg.calls {
+		f.Calls = append(f.Calls, examine.Call{ID: c.id, Name: c.name})
+	}
+	if msg.role == "toolResult" {
+		f.Results = []examine.Result{{Call: msg.callID, Name: msg.tool}}
+	}
+	return f, true
+}
+
+// Header of version 3: what stood in the lost one is taken from its stub, the file's name and the folder's.
+func (form) Header(path string, stub []byte, first [][]byte) ([]byte, error) {
+	if len(first) == 0 {
+		return nil, errors.New("there is no record")
+	}
+	old := examine.Salvage(stub)
+	id, ok := SessionOfName(filepath.Base(path))
+	if !ok {
+		id = old["id"]
+	}
+	if id == "" {
+		return nil, errors.New("neither the name of the file nor what is left of the record tells the session's id")
+	}
+	cwd := old["cwd"]
+	if cwd == "" {
+		cwd = folderOf(filepath.Base(filepath.Dir(path)))
+	}
+	if cwd == "" {
+		return nil, errors.New("neither the name of the folder nor what is left of the record tells where the session worked")
+	}
+	stamp := old["timestamp"]
+	if rec, ok := parse(first[0], 0); ok && stamp == "" {
+		stamp = text(rec.stamp)
+	}
+	return examine.NewObject(nil).Set("type", typeHeader).Set("version", 3).Set("id", id).Set("timestamp", stamp).Set("cwd", cwd).Bytes(), nil
+}
+
+// folderOf finds the folder that a name like --home-me-proj-- stands for. A dash in it may be a slash or itself: the folder
+// that is there tells which, the one with fewer levels first.
+func folderOf(name string) string {
+	inner, ok := strings.CutPrefix(name, "--")
+	if ok {
+		inner, ok = strings.CutSuffix(inner, "--")
+	}
+	if !ok || inner == "" {
+		return ""
+	}
+	looks := 1000 // a name of dashes alone has very many readings
+	var try func(dir, rest string) string
+	try = func(dir, rest string) string {
+		for i := len(rest); i > 0; i-- {
+			if i < len(rest) && rest[i] != '-' {
+				continue
+			}
+			if looks--; looks < 0 {
+				return ""
+			}
+			path := filepath.Join(dir, rest[:i])
+			if info, err := os.Stat(path); err != nil || !info.IsDir() {
+				continue
+			}
+			if i == len(rest) {
+				return path
+			}
+			if found := try(path, rest[i+1:]); found != "" {
+				return found
+			}
+		}
+		return ""
+	}
+	return try("/", inner)
+}
+
+// Close writes the result of a call in the form of every other.
+func (form) Close(from []byte, c examine.Call, parent string) ([]byte, string) {
+	id := examine.Name("result " + c.ID)[:8]
+	message := examine.NewObject(memberRaw(from, "message"))
+	message.Set("role", "toolResult").Set("toolCallId", c.ID).Set("toolName", c.Name).
+		Set("content", []map[string]string{{"type": "text", "text": examine.Interrupted}}).Set("isError", true).Keep("timestamp")
+	return recordWith(from, id, parent, message.Bytes()), id
+}
+
+// Recall writes a call without its arguments. The tool's name is in the result.
+func (form) Recall(from []byte, r examine.Result, id, parent string) []byte {
+	call := examine.NewObject(nil).Set("type", "toolCall").Set("id", r.Call).Set("name", r.Name).Set("arguments", struct{}{}).Bytes()
+	message := examine.NewObject(memberRaw(from, "message"))
+	message.Set("role", "assistant").Set("content", []json.RawMessage{call}).Set("api", "unknown").Set("provider", "unknown").Set("model", "unknown").
+		Set("usage", json.RawMessage(`{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"totalTokens":0,"cost":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"total":0}}`)).
+		Set("stopReason", "toolUse").Keep("timestamp")
+	return recordWith(from, id, parent, message.Bytes())
+}
+
+// recordWith wraps a message like the one of another record. Version 1 has neither ids nor parents.
+func recordWith(from []byte, id, parent string, message []byte) []byte {
+	o := examine.NewObject(from).Set("type", typeMessage)
+	if member(from, "id") != "" {
+		o.Set("id", id)
+		if parent == "" {
+			o.Set("parentId", nil)
+		} else {
+			o.Set("parentId", parent)
+		}
+	}
+	return o.Keep("timestamp").Set("message", json.RawMessage(message)).Bytes()
+}
+
+// Minds says what pi 1.6.0 was seen to do. OpenClaw's files were written and read by an older copy of the same code.
+func (form) Minds(a examine.Action) string {
+	switch a {
+	case examine.MakeHeader, examine.TrimMark:
+		return "it refuses the file: its first record is no session header"
+	case examine.Relink:
+		return "all before it is lost to the model: it follows a record that is not in the file"
+	case examine.Uncycle:
+		return "it ends with an error: the parents of a record go in a circle"
+	case examine.CutStub, examine.Split, examine.TrimBefore, examine.TrimAfter:
+		return "it cannot read this line: what is on it is lost to the model, and all before it"
+	case examine.DropRepeat:
+		return "what came after the first copy of this record is lost to the model"
+	}
+	return ""
+}
