@@ -168,10 +168,7 @@ func TestCodexWentBack(t *testing.T) {
 		a.press("\x1b", "\x1b")
 		return strings.Contains(a.printed(), "rewind")
 	})
-	h.until("the conversation is back", func() bool {
-		a.press("\r")
-		return len(h.readTranscripts()) == 2
-	})
+	a.enter("the conversation is back", func() bool { return len(h.readTranscripts()) == 2 })
 	// The words that were taken back stand in the prompt, to be changed.
 	h.model.Script(Turn{Text: "Now a long command.", Calls: []Call{codexExec(slow)}}, Turn{Text: "The long command is over."})
 	from := len(h.model.Main())

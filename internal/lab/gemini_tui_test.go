@@ -119,13 +119,23 @@ func (a *terminal) press(keys ...string) {
 	}
 }
 
-// say types a line and waits until it was taken. A busy program may take the line's end for a part of pasted text, so it is
-// pressed again until then: at an empty prompt it does nothing.
+// say types a line and waits until it was taken.
 func (a *terminal) say(line string, taken func() bool) {
 	a.h.t.Helper()
 	a.press(line)
-	a.h.until("the program takes "+line, func() bool {
-		a.press("\r")
+	a.enter("the program takes "+line, taken)
+}
+
+// enter presses Return and waits for what comes of it. A busy program may take it for a part of pasted text, so it is pressed
+// again, but not soon: a program that is slow to empty its prompt would take the line twice.
+func (a *terminal) enter(what string, taken func() bool) {
+	a.h.t.Helper()
+	var pressed time.Time
+	a.h.until(what, func() bool {
+		if time.Since(pressed) > longWait/6 {
+			a.press("\r")
+			pressed = time.Now()
+		}
 		return taken()
 	})
 }

@@ -94,10 +94,7 @@ func (a *terminal) choose(command string, taken func() bool, keys ...string) {
 	for _, k := range keys {
 		a.press(k)
 	}
-	a.h.until("pi takes the choice of "+command, func() bool {
-		a.press("\r")
-		return taken()
-	})
+	a.enter("pi takes the choice of "+command, taken)
 }
 
 // TestPiTerminalTree: a person goes back in the tree of the session and asks again. What is off the branch is no longer told.
