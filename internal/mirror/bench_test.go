@@ -44,14 +44,16 @@ func real(b *testing.B) []byte {
 func BenchmarkMirror(b *testing.B)     { benchMirror(b, made()) }
 func BenchmarkMirrorReal(b *testing.B) { benchMirror(b, real(b)) }
 
-func benchMirror(b *testing.B, text []byte) {
+func benchMirror(b *testing.B, text []byte) { benchMirrorWith(b, text, nil) }
+
+func benchMirrorWith(b *testing.B, text []byte, key *Key) {
 	src := filepath.Join(b.TempDir(), "s.jsonl")
 	if err := os.WriteFile(src, text, 0o600); err != nil {
 		b.Fatal(err)
 	}
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
-		m, err := Open(vfs.OS{}, b.TempDir(), Options{FirstSight: 1 << 40})
+		m, err := Open(vfs.OS{}, b.TempDir(), Options{FirstSight: 1 << 40, Key: key})
 		if err != nil {
 			b.Fatal(err)
 		}

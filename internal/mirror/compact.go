@@ -35,7 +35,7 @@ func (m *Mirror) Compact(ctx context.Context) error {
 	if !worthIt(list, m.cur.size) {
 		return nil
 	}
-	path := filepath.Join(m.dir, "."+FileName+vfs.TempSuffix)
+	path := filepath.Join(m.dir, "."+filepath.Base(m.cur.path)+vfs.TempSuffix)
 	if err := m.fsys.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("compact mirror %s: %w", m.cur.path, err)
 	}
@@ -72,7 +72,10 @@ func (m *Mirror) merge(ctx context.Context, out *log, list []batch) error {
 			return nil
 		}
 		t.Raw = int64(len(raw))
-		err := out.append(m.opt.Codec.frames(nil, raw), t)
+		packed, err := m.opt.pack(nil, raw)
+		if err == nil {
+			err = out.append(packed, t)
+		}
 		raw = raw[:0]
 		return err
 	}
@@ -91,9 +94,13 @@ func (m *Mirror) merge(ctx context.Context, out *log, list []batch) error {
 			}
 			continue
 		}
-		frames := make([]byte, b.Frames)
-		if _, err := io.ReadFull(io.NewSectionReader(m.cur.f, b.at, b.Frames), frames); err != nil {
-			return err
+		plain, err := m.opt.Key.open(m.cur.f, b)
+		if err != nil {
+			return fmt.Errorf("batch at %d: %w", b.at, err)
+		}
+		frames, err := io.ReadAll(plain) // at most a small batch
+		if err != nil {
+			return fmt.Errorf("batch at %d: %w", b.at, err)
 		}
 		from, lines := b.From, b.Lines
 		if len(raw) > 0 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 )
 
 // A big source that is seen for the first time is mirrored from its newest part on. The part before is written to a second
@@ -12,7 +11,7 @@ import (
 
 // openOlder takes up what an earlier run filled in.
 func (m *Mirror) openOlder() error {
-	path := filepath.Join(m.dir, olderName)
+	path := m.olderFile()
 	older, err := openLog(m.fsys, path)
 	if err != nil {
 		return err
@@ -39,7 +38,7 @@ func (m *Mirror) openOlder() error {
 
 func (m *Mirror) dropOlder() error {
 	m.older, m.join = nil, 0
-	if err := m.fsys.Remove(filepath.Join(m.dir, olderName)); err != nil {
+	if err := m.fsys.Remove(m.olderFile()); err != nil {
 		return fmt.Errorf("remove left-over of mirror %s: %w", m.dir, err)
 	}
 	return nil
@@ -62,7 +61,7 @@ func (m *Mirror) joined(last trailer) (int64, bool, error) {
 // fill does one step: copy older lines, or join both files when there are no more.
 func (m *Mirror) fill(ctx context.Context, budget int64) (copied int64, done bool, err error) {
 	if m.older == nil {
-		if m.older, err = openLog(m.fsys, filepath.Join(m.dir, olderName)); err != nil {
+		if m.older, err = openLog(m.fsys, m.olderFile()); err != nil {
 			return 0, false, err
 		}
 	}

@@ -50,7 +50,7 @@ func TestFirstSightNewestFirst(t *testing.T) {
 		if st.Missing != 0 || st.MirroredBytes != int64(len(want)) || st.Lines != int64(strings.Count(want, "\n")) {
 			t.Errorf("got status %+v, want %d bytes and nothing missing", st, len(want))
 		}
-		if _, err := os.Stat(filepath.Join(r.dir, olderName)); err == nil {
+		if _, err := os.Stat(r.m.olderFile()); err == nil {
 			t.Error("the second file is still there")
 		}
 	}

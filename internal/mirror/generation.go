@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"belay/internal/vfs"
 )
@@ -25,24 +26,30 @@ type Generation struct {
 	To     int64 // where in the source it ends
 }
 
-// Generations lists the copies in a session's folder: the mirror first, then the older ones, newest first. It reads the end
-// of each and changes nothing.
+// Exact says whether the copy holds every byte, encrypted.
+func (g Generation) Exact() bool { return filepath.Ext(g.Path) == filepath.Ext(ExactName) }
+
+// Generations lists the copies in a session's folder, exact ones before those without secrets: of each kind the mirror
+// first, then the older ones, newest first. It reads the end of each and changes nothing.
 func Generations(fsys vfs.FS, dir string) ([]Generation, error) {
-	gens, err := generations(fsys, dir)
-	if err != nil {
-		return nil, err
+	var all []Generation
+	for _, name := range []string{ExactName, FileName} {
+		cur, err := inspect(fsys, filepath.Join(dir, name), 0)
+		if err == nil {
+			all = append(all, cur)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		gens, err := generations(fsys, dir, filepath.Ext(name))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, gens...)
 	}
-	cur, err := inspect(fsys, filepath.Join(dir, FileName), 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return gens, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return append([]Generation{cur}, gens...), nil
+	return all, nil
 }
 
-func generations(fsys vfs.FS, dir string) ([]Generation, error) {
+func generations(fsys vfs.FS, dir, ext string) ([]Generation, error) {
 	entries, err := fsys.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -53,7 +60,7 @@ func generations(fsys vfs.FS, dir string) ([]Generation, error) {
 	var out []Generation
 	for _, e := range entries {
 		n := 0
-		if _, err := fmt.Sscanf(e.Name(), generationFmt, &n); err != nil || fmt.Sprintf(generationFmt, n) != e.Name() || n < 1 {
+		if _, err := fmt.Sscanf(e.Name(), generationFmt+ext, &n); err != nil || fmt.Sprintf(generationFmt, n)+ext != e.Name() || n < 1 {
 			continue
 		}
 		g, err := inspect(fsys, filepath.Join(dir, e.Name()), n)
@@ -90,7 +97,21 @@ func (m *Mirror) setAside(ctx context.Context) error {
 	if err := m.joinAll(ctx); err != nil {
 		return err
 	}
-	gens, err := generations(m.fsys, m.dir)
+	if err := m.putAside(m.cur); err != nil {
+		m.cur.broken = true
+		return err
+	}
+	cur, err := openLog(m.fsys, m.opt.Key.file(m.dir))
+	if err != nil {
+		return err
+	}
+	m.cur = cur
+	return m.prune()
+}
+
+// putAside makes a log the newest of the older copies.
+func (m *Mirror) putAside(l *log) error {
+	gens, err := generations(m.fsys, m.dir, m.opt.Key.ext())
 	if err != nil {
 		return err
 	}
@@ -98,12 +119,36 @@ func (m *Mirror) setAside(ctx context.Context) error {
 	if len(gens) > 0 {
 		number = gens[0].Number + 1
 	}
-	if err := m.cur.replace(filepath.Join(m.dir, fmt.Sprintf(generationFmt, number))); err != nil {
-		m.cur.broken = true
-		return err
+	return l.replace(filepath.Join(m.dir, fmt.Sprintf(generationFmt, number)+m.opt.Key.ext()))
+}
+
+// keepForeign puts aside what another key has encrypted: it can neither be merged nor be gone on with.
+func (m *Mirror) keepForeign() error {
+	aside := false
+	for _, l := range []*log{m.older, m.cur} {
+		if l == nil || l.size == 0 {
+			continue
+		}
+		b := batch{l.last, l.size - trailerSize - l.last.Frames}
+		if _, err := m.opt.Key.open(l.f, b); !errors.Is(err, ErrWrongKey) {
+			continue // damage is another matter
+		}
+		if err := m.putAside(l); err != nil {
+			return err
+		}
+		aside = true
+		if l == m.older {
+			m.older, m.join = nil, 0
+			continue
+		}
+		cur, err := openLog(m.fsys, l.path)
+		if err != nil {
+			return err
+		}
+		m.cur = cur
 	}
-	if m.cur, err = openLog(m.fsys, filepath.Join(m.dir, FileName)); err != nil {
-		return err
+	if !aside {
+		return nil
 	}
 	return m.prune()
 }
@@ -125,7 +170,7 @@ func (m *Mirror) joinAll(ctx context.Context) error {
 
 // prune removes older copies: the newest and the richest stay.
 func (m *Mirror) prune() error {
-	gens, err := generations(m.fsys, m.dir)
+	gens, err := generations(m.fsys, m.dir, m.opt.Key.ext())
 	if err != nil {
 		return err
 	}
@@ -149,4 +194,26 @@ func (m *Mirror) prune() error {
 		m.generations--
 	}
 	return nil
+}
+
+// Forget removes every copy in a session's folder. No Mirror of it may be open.
+func Forget(fsys vfs.FS, dir string) error {
+	entries, err := fsys.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("forget the mirror in %s: %w", dir, err)
+	}
+	gone := false
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), "transcript.") || !e.Type().IsRegular() {
+			continue
+		}
+		if err := fsys.Remove(filepath.Join(dir, e.Name())); err != nil {
+			return fmt.Errorf("forget the mirror: %w", err)
+		}
+		gone = true
+	}
+	if !gone {
+		return nil
+	}
+	return fsys.SyncDir(dir)
 }

@@ -62,12 +62,12 @@ func (l *log) recover(f vfs.File) error {
 		if err := f.Truncate(end); err != nil {
 			return fmt.Errorf("cut torn tail: %w", err)
 		}
-		l.dirty = true
 	}
 	if _, err := f.Seek(end, io.SeekStart); err != nil {
 		return err
 	}
 	l.size, l.last = end, last
+	l.dirty, l.named = true, true // whoever wrote it may not have come to sync it
 	return nil
 }
 
@@ -222,7 +222,7 @@ func (l *log) append(frames []byte, t trailer) error {
 }
 
 func (l *log) create() error {
-	if err := makeDir(l.fsys, filepath.Dir(l.path)); err != nil {
+	if err := vfs.MakeDir(l.fsys, filepath.Dir(l.path)); err != nil {
 		return fmt.Errorf("create mirror %s: %w", l.path, err)
 	}
 	f, err := l.fsys.OpenFile(l.path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, vfs.FileMode)
@@ -231,26 +231,6 @@ func (l *log) create() error {
 	}
 	l.f, l.size, l.safe, l.last, l.named = f, 0, 0, trailer{}, true
 	return nil
-}
-
-// makeDir makes a folder and those above it, durably: without a sync of the folder above, a new one may be gone after a
-// power cut with all that was synced in it.
-func makeDir(fsys vfs.FS, dir string) error {
-	_, err := fsys.Lstat(dir)
-	if err == nil || !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	above := filepath.Dir(dir)
-	if above == dir {
-		return err
-	}
-	if err := makeDir(fsys, above); err != nil {
-		return err
-	}
-	if err := fsys.MkdirAll(dir, vfs.DirMode); err != nil {
-		return err
-	}
-	return fsys.SyncDir(above)
 }
 
 // fail closes the file behind an error of writing or syncing.

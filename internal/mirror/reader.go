@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,13 +12,14 @@ import (
 )
 
 // Lines opens a mirror file, or an older copy, and gives its lines in file order. It needs no daemon and changes nothing: a
-// torn tail is left out. A damaged batch is stepped over, and the last Read then gives ErrDamaged instead of io.EOF.
-func Lines(fsys vfs.FS, path string) (io.ReadCloser, error) {
+// torn tail is left out. A damaged batch is stepped over, and the last Read then gives ErrDamaged instead of io.EOF. An
+// exact mirror needs its key: ErrNoKey and ErrWrongKey say what is missing.
+func Lines(fsys vfs.FS, path string, key *Key) (io.ReadCloser, error) {
 	f, err := fsys.OpenFile(path, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open mirror %s: %w", path, err)
 	}
-	r := &reader{f: f, path: path}
+	r := &reader{f: f, path: path, key: key}
 	if err := r.init(); err != nil {
 		_ = f.Close() // read only: nothing can be lost
 		return nil, fmt.Errorf("read mirror %s: %w", path, err)
@@ -29,6 +31,7 @@ func Lines(fsys vfs.FS, path string) (io.ReadCloser, error) {
 type reader struct {
 	f       vfs.File
 	path    string
+	key     *Key
 	dec     *zstd.Decoder
 	list    []batch
 	open    bool // dec reads the batch before list
@@ -72,7 +75,15 @@ func (r *reader) Read(p []byte) (int, error) {
 				r.damaged++
 				continue
 			}
-			if err := r.dec.Reset(io.NewSectionReader(r.f, b.at, b.Frames)); err != nil {
+			plain, err := r.key.open(r.f, b)
+			if errors.Is(err, ErrDamaged) {
+				r.damaged++
+				continue
+			}
+			if err == nil {
+				err = r.dec.Reset(plain)
+			}
+			if err != nil {
 				return 0, fmt.Errorf("read mirror %s: %w", r.path, err)
 			}
 			r.open = true

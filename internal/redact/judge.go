@@ -20,9 +20,12 @@ func judge(v string, p place, cl class, after byte, dsn bool) bool {
 	}
 	switch cl {
 	case password:
-		return judgePassword(v, p, n, dsn)
+		return judgePassword(v, p, n, dsn || p.alone && isWordAlone(v, p, n, after))
 	case strong:
 		return judgeStrong(v, p, n)
+	}
+	if cl == faint && (n.digit < 3 || n.turns < 3 || p.sep == ' ') {
+		return false
 	}
 	return len(v) >= 20 && n.digit >= 2 && n.lower+n.upper >= 4 && n.other == strings.Count(v, "%") && !isHash(v) && !isUUID(v) && entropy(v) >= 3.3
 }
@@ -39,12 +42,18 @@ func judgePassword(v string, p place, n counts, dsn bool) bool {
 		return false
 	}
 	switch {
-	case p.upper && !p.spaced && p.sep == '=', dsn && !p.spaced:
+	case p.upper && !p.spaced && p.sep == '=', dsn && (!p.spaced || p.alone):
 		return true
 	case p.sep == ' ' && !p.flag:
 		return len(v) >= 6 && n.digit > 0 && n.lower+n.upper > 0
 	}
 	return len(v) >= 6 && marked && !isType(v) && !isNameLike(v)
+}
+
+// isWordAlone says whether a plain word is all of a line of settings: `password: sunshine`, or all of a part of a query.
+func isWordAlone(v string, p place, n counts, after byte) bool {
+	ends := after == 0 || after == '\n' || after == '&' || after == '"' || after == '\'' || after == '\\'
+	return ends && len(v) >= 6 && n.lower+n.upper+n.digit+n.special == len(v) && !isType(v) && !isNameLike(v) && !isSentence(v) && (p.sep == ':' || p.sep == '=')
 }
 
 func judgeStrong(v string, p place, n counts) bool {
@@ -154,7 +163,7 @@ func isPlaceholderWord(lower string) bool {
 		"masked", "empty", "default", "value", "secret", "password", "passwd", "pass", "pwd", "token", "key", "apikey", "api_key",
 		"bearer", "basic", "user", "username", "foo", "bar", "baz", "foobar", "invalid", "missing", "valid", "wrong", "incorrect",
 		"correct", "option", "options", "flag", "flags", "argument", "parameter", "prompt", "instead", "using", "when", "with", "from",
-		"stdin", "input", "confirm", "enabled", "disabled", "varchar", "bytes", "field":
+		"stdin", "input", "confirm", "compat", "files", "systemd", "enabled", "disabled", "varchar", "bytes", "field":
 		return true
 	}
 	return false
@@ -168,6 +177,9 @@ func isCode(v string, after byte) bool {
 	dots := 0
 	for part := range strings.SplitSeq(v, ".") {
 		if part == "" || !isAlpha(part[0]) && part[0] != '_' || run(part, 0, isUnder) != len(part) || len(part) > 24 {
+			return false
+		}
+		if len(part) >= 20 && looksKey(part) {
 			return false
 		}
 		dots++

@@ -19,25 +19,20 @@ const (
 	password class = iota // any value but a placeholder or code
 	strong                // a value that is not a plain word
 	weak                  // a value with the entropy of a key
+	faint                 // a value that nothing but a key looks like
 )
 
 // matchNamed finds NAME=value, "name": "value", --name value and their like. The value must look like one: how much so
 // depends on the class of the name.
 func matchNamed(cl class) matcher {
 	return func(t *text, at, after int) (span, bool) {
-		if escaped(t.s, at) && cl == weak {
+		if escaped(t.s, at) && cl >= weak {
 			return span{}, false
 		}
 		trigger := strings.ToLower(t.s[at:after])
-		begin := at
-		for begin > t.done && at-begin < maxNamePart && isName(t.s[begin-1]) && wordBefore(t.s, begin) {
-			begin--
-		}
-		end := after
-		if !strings.HasSuffix(trigger, "=") {
-			end = run(t.s[:min(len(t.s), after+maxNamePart)], after, isName)
-		} else {
-			end--
+		begin, end := t.nameAround(at, after)
+		if !isName(trigger[len(trigger)-1]) {
+			end = after - 1
 		}
 		name := t.s[begin:end]
 		if trigger == "_auth" && end > after || begin < end && otherThing(name, t.s[after:max(after, end)], cl) {
@@ -55,8 +50,35 @@ func matchNamed(cl class) matcher {
 			return span{}, false // "NAME=" + value: the quote closes
 		}
 		p.upper = isEnvName(name)
+		p.alone = t.aloneBefore(begin)
 		return t.value(p, cl)
 	}
+}
+
+// nameAround is the whole name that a telling word at [at, after) is part of.
+func (t *text) nameAround(at, after int) (begin, end int) {
+	begin = at
+	for begin > t.done && at-begin < maxNamePart && isName(t.s[begin-1]) && wordBefore(t.s, begin) {
+		begin--
+	}
+	return begin, run(t.s[:min(len(t.s), after+maxNamePart)], after, isName)
+}
+
+// aloneBefore says whether nothing but blanks, a list's dash or the sign between two parts of a query stands before i.
+func (t *text) aloneBefore(i int) bool {
+	for n := 0; i > t.done && n < 40; n++ {
+		switch c := t.s[i-1]; {
+		case c == ' ' || c == '\t' || c == '-' && n > 0:
+			i--
+		case c == '\n', c == '&', c == '?', c == ';':
+			return true
+		case isQuote(c), c == 'n' && i >= 2 && t.s[i-2] == '\\':
+			return true
+		default:
+			return false
+		}
+	}
+	return i <= t.done
 }
 
 // quotedSince says whether the same quote as that of the value stands just before the name.
@@ -94,7 +116,7 @@ func otherThing(name, suffix string, cl class) bool {
 			return true
 		}
 	}
-	if cl != weak {
+	if cl < weak {
 		return false
 	}
 	n := strings.ToLower(name)
@@ -123,6 +145,7 @@ type place struct {
 	upper  bool // the name is an environment variable
 	flag   bool
 	number bool // a JSON number: outside any string
+	alone  bool // the name stands where a line of settings or a query's part begins
 }
 
 // seps says which separators may follow a name.

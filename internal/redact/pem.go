@@ -22,6 +22,9 @@ func matchPEM(t *text, at, after int) (span, bool) {
 
 func pemFrom(t *text, begin, after int) (span, bool) {
 	hi := min(t.limit(begin), after+maxPEM)
+	if hi < after { // the string that BEGIN stands in ends before the words "PRIVATE KEY"
+		return span{}, false
+	}
 	body := dashes(t.s, after, hi)
 	if body == after {
 		return span{}, false

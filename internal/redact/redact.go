@@ -7,8 +7,15 @@
 // redacted again, and time grows with the length of the input only. Escapes (\n, \", \u0022) at any depth are understood,
 // so a key inside JSON inside JSON is found as well. No rule crosses a line end, except for PEM blocks.
 //
-// It does not promise to find every secret: it knows the shapes that the field uses (rules.go) and values under telling
-// names. It removes no control characters.
+// It does not promise to find every secret: it knows the shapes that the field uses (prefixes.go, vendors.go, rules.go) and
+// values under telling names. A bare password that is a plain word is found only where it is all of a line of settings or of
+// a part of a query. Of what encodings hide, \uXXXX and %XX are read, three deep; quoted-printable, hex and gzip are not, and
+// base64 only of a JWT, of a private key and of user:password. It removes no control characters.
+//
+// The kept rule set of the field, gitleaks, is not linked but is the oracle of a test: what its rules find in made-up keys of
+// each of its 215 families, this package takes out. Linked it cost too much: 7.4 MB of program and 24 MB of memory (its own
+// expressions, compiled at the start in 0.4 s; its settings alone bring 3 MB), for less than 1 MB/s where this package does
+// over 200 (the mirror needs 100); and its expressions know neither JSON in JSON nor a key that a cut goes through.
 package redact
 
 import (
@@ -31,7 +38,7 @@ const maxPasses = 6
 func Text(s string) string {
 	for range maxPasses {
 		t := text{s: s}
-		spans := t.find()
+		spans := t.spans()
 		if len(spans) == 0 {
 			break
 		}
@@ -46,7 +53,7 @@ func Bytes(dst, line []byte) []byte {
 		return dst
 	}
 	t := text{s: unsafe.String(&line[0], len(line)), json: looksJSON(line)} // read only, and not kept
-	spans := t.find()
+	spans := t.spans()
 	if len(spans) == 0 {
 		return append(dst, line...)
 	}
@@ -54,7 +61,7 @@ func Bytes(dst, line []byte) []byte {
 	dst = t.replace(dst, spans, len(line))
 	for range maxPasses - 1 {
 		again := text{s: string(dst[begin:]), json: t.json}
-		spans = again.find()
+		spans = again.spans()
 		if len(spans) == 0 {
 			break
 		}
@@ -100,7 +107,7 @@ func Cut(s string, limit int) string {
 // cutHead returns the redacted beginning of s, at most half bytes, and how far into s it reaches.
 func cutHead(s string, half int) (string, int) {
 	t := text{s: s[:runeStart(s, half+lookPast)]}
-	spans := t.find()
+	spans := t.spans()
 	end := runeStart(s, half)
 	for _, sp := range spans {
 		if sp.start < end && end < sp.end {
@@ -117,7 +124,7 @@ func cutTail(s string, half int) (string, int) {
 	t := text{s: s[base:]}
 	start := runeStart(s, len(s)-half) - base
 	start = skipToken(t.s, start)
-	spans := t.find()
+	spans := t.spans()
 	var kept []span
 	for _, sp := range spans {
 		if sp.end <= start {

@@ -45,6 +45,15 @@ func matchURL(t *text, at, after int) (span, bool) {
 	return webhook(t, after, end, hi)
 }
 
+// matchHook finds the key in the path behind a host that is for webhooks alone, without a scheme before it.
+func matchHook(t *text, at, _ int) (span, bool) {
+	if wordBefore(t.s, at) {
+		return span{}, false
+	}
+	hi := min(t.limit(at), at+maxURL)
+	return webhook(t, at, run(t.s[:hi], at, isDotted), hi)
+}
+
 // isURL says whether a character may stand in the authority of a URL. Brackets are for marks.
 func isURL(c byte) bool {
 	return c > ' ' && c < 0x7f && !isQuote(c) && strings.IndexByte(`<>\{}|^()`, c) < 0
@@ -61,7 +70,7 @@ func webhook(t *text, host, path, hi int) (span, bool) {
 		if c == '/' {
 			segs = append(segs, [2]int{begin, i})
 			begin = after
-		} else if !isWord(c) && c != '.' && c != '@' && c != '%' && c != '=' {
+		} else if !isWord(c) && c != '.' && c != '@' && c != '%' && c != '=' && c != '+' {
 			break
 		}
 		i = after
