@@ -85,6 +85,18 @@ func load(fsys vfs.FS, name string, log *zap.Logger) record {
 	return r
 }
 
+// CheckFile says what is wrong with a stored state, for those who look after the disk; one that is not there is right.
+func CheckFile(fsys vfs.FS, name string) error {
+	data, err := vfs.ReadFile(fsys, name, maxRecord)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		_, err = decodeRecord(data)
+	}
+	return err
+}
+
 // save stores r and says whether it is stored. That its disk may be the failing one is expected: no error.
 func save(fsys vfs.FS, name string, r record, log *zap.Logger) bool {
 	data, err := json.Marshal(r)

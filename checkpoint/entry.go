@@ -32,6 +32,11 @@ const (
 	EntryTurnEnd    EntryKind = "turn-end"   // the agent handed back; only from readers whose files say so
 	EntryOwn        EntryKind = "own"        // a block of belay's own came back; ID is its marker
 	EntryMeta       EntryKind = "meta"       // only Workspace, Model or Mode
+
+	// The sub-agent Child (Name) is at work, or has ended: from readers that see it. Either may come again. Transcript is the
+	// file that the sub-agent's own session is read from.
+	EntryChildStart EntryKind = "child-start"
+	EntryChildEnd   EntryKind = "child-end"
 )
 
 // Entry is one normalised piece of a transcript. Text, Input and Output are valid UTF-8 with secrets removed, cut by the
@@ -61,11 +66,12 @@ type Entry struct {
 	Background bool   `json:"background,omitempty"` // the result says that the call goes on in the background
 
 	// Where the record says more about itself than the file does.
-	Session   string `json:"session,omitempty"` // the record's own session id, when it differs from the file's
-	Child     string `json:"child,omitempty"`   // sub-agent id inside a main file
-	Workspace string `json:"workspace,omitempty"`
-	Model     string `json:"model,omitempty"`
-	Mode      string `json:"mode,omitempty"`
+	Session    string `json:"session,omitempty"`    // the record's own session id, when it differs from the file's
+	Child      string `json:"child,omitempty"`      // sub-agent id inside a main file
+	Transcript string `json:"transcript,omitempty"` // of that sub-agent, when it has a file of its own
+	Workspace  string `json:"workspace,omitempty"`
+	Model      string `json:"model,omitempty"`
+	Mode       string `json:"mode,omitempty"`
 }
 
 // Bytes of one entry that readers keep. Cuts keep the head and the tail and leave a visible mark between.

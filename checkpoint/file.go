@@ -27,6 +27,7 @@ type Checkpoint struct {
 	Delta     []Message
 	Gap       *Gap      // the degraded spell before it
 	WorkTree  *WorkTree // FULL only, when the workspace is a git work tree
+	Both      bool      // one FULL for both kinds: both stamps move
 }
 
 // WorkTree is what git said of the workspace.
@@ -44,7 +45,7 @@ const MaxChanged = 200
 
 // New makes the checkpoint that a decision asked for. The state is the checkpoint's own from then on.
 func New(s *State, number uint64, d Decision, now time.Time) *Checkpoint {
-	c := &Checkpoint{Number: number, Level: d.Level, Cause: d.Cause, Reason: d.Text, At: now, State: s, DeltaFrom: s.MarkAt, Gap: s.Gap}
+	c := &Checkpoint{Number: number, Level: d.Level, Cause: d.Cause, Reason: d.Text, At: now, State: s, DeltaFrom: s.MarkAt, Gap: s.Gap, Both: d.Both}
 	for _, m := range s.Messages {
 		if m.Num > s.MarkSeq {
 			c.Delta = append(c.Delta, m)
@@ -54,15 +55,15 @@ func New(s *State, number uint64, d Decision, now time.Time) *Checkpoint {
 }
 
 // Taken is the bookkeeping that goes into the journal once the checkpoint is in the store.
-func (c *Checkpoint) Taken(both bool) Taken {
+func (c *Checkpoint) Taken() Taken {
 	return Taken{Number: c.Number, Level: c.Level, Cause: c.Cause, At: c.At, Seq: c.State.Seq, News: c.State.News,
-		MsgSeq: c.State.MsgSeq, Rounds: c.State.Rounds, Both: both, Gap: c.Gap != nil}
+		MsgSeq: c.State.MsgSeq, Rounds: c.State.Rounds, Both: c.Both, Gap: c.Gap != nil}
 }
 
 // Restore gives the state to go on from when nothing but this checkpoint is left.
 func (c *Checkpoint) Restore() *State {
 	s := c.State.Clone()
-	s.taken(c.Taken(false))
+	s.taken(c.Taken())
 	return s
 }
 
@@ -138,11 +139,11 @@ func (c *Checkpoint) head() []headField {
 		{"format", FileFormat}, {"number", c.Number}, {"kind", c.Level}, {"cause", c.Cause}, {"reason", c.Reason},
 		{"agent", s.Key.Agent}, {"session", s.Key.Session}, {"child", s.Key.Child}, {"parent", s.Parent}, {"workspace", s.Workspace},
 		{"title", s.Title}, {"task", s.Task}, {"rounds", s.Rounds}, {"began", s.Began}, {"cursor", s.Cursor}, {"lost", s.Losses},
-		{"delta_from", c.DeltaFrom}, {"work_tree", c.WorkTree}, {"gap", c.Gap}, {"state", s},
+		{"delta_from", c.DeltaFrom}, {"work_tree", c.WorkTree}, {"gap", c.Gap}, {"both", c.Both}, {"state", s},
 	}
 	kept := fields[:0]
 	for _, f := range fields {
-		if v, ok := f.value.(string); ok && v == "" {
+		if f.value == "" || f.value == false {
 			continue
 		}
 		kept = append(kept, f)
@@ -172,7 +173,7 @@ func decodeHead(head string) (c *Checkpoint, err error) {
 	c = &Checkpoint{}
 	format := 0
 	targets := map[string]any{"format": &format, "number": &c.Number, "kind": &c.Level, "cause": &c.Cause, "reason": &c.Reason,
-		"state": &c.State, "delta_from": &c.DeltaFrom, "gap": &c.Gap, "work_tree": &c.WorkTree}
+		"state": &c.State, "delta_from": &c.DeltaFrom, "gap": &c.Gap, "both": &c.Both, "work_tree": &c.WorkTree}
 	for line := range strings.SplitSeq(head, "\n") {
 		key, value, ok := strings.Cut(line, ": ")
 		if !ok {
@@ -227,13 +228,23 @@ func checked(data []byte) ([]byte, error) {
 	return data[:i], nil
 }
 
-// Newest gives the newest whole checkpoint of a session and how many newer ones are damaged; ErrNotFound when there is
-// none. Damage in one never hides the ones before it.
-func Newest(metas []Meta, get func(number uint64) ([]byte, error)) (c *Checkpoint, damaged int, err error) {
+// DecodeIn is Decode for a file in a session's folder (Key.Dir). One that is of another session was not put there by belay:
+// it is ErrForeign.
+func DecodeIn(dir string, data []byte) (*Checkpoint, error) {
+	c, err := Decode(data)
+	if err == nil && c.State.Key.Dir() != dir {
+		return nil, fmt.Errorf("checkpoint of %s: %w", c.State.Key, ErrForeign)
+	}
+	return c, err
+}
+
+// Newest gives the newest whole checkpoint in a session's folder (Key.Dir) and how many newer ones are damaged or foreign;
+// ErrNotFound when there is none. Damage in one never hides the ones before it.
+func Newest(dir string, metas []Meta, get func(number uint64) ([]byte, error)) (c *Checkpoint, damaged int, err error) {
 	for _, m := range metas {
 		var data []byte
 		if data, err = get(m.Number); err == nil {
-			if c, err = Decode(data); err == nil {
+			if c, err = DecodeIn(dir, data); err == nil {
 				return c, damaged, nil
 			}
 		}

@@ -224,17 +224,20 @@ func TestG01NewestPassesOverEmptyAndDamaged(t *testing.T) {
 		}
 		return files[n], nil
 	}
-	c, damaged, err := Newest([]Meta{{Number: 45}, {Number: 44}, {Number: 43}, {Number: 42}}, get)
+	c, damaged, err := Newest(sample().State.Key.Dir(), []Meta{{Number: 45}, {Number: 44}, {Number: 43}, {Number: 42}}, get)
 	if err != nil || c.Number != 42 || damaged != 2 {
 		t.Errorf("got %+v, %d damaged, %v, want number 42, 2 damaged", c, damaged, err)
 	}
-	if _, damaged, err = Newest([]Meta{{Number: 45}, {Number: 44}}, get); !errors.Is(err, ErrDamaged) || damaged != 2 {
+	if _, damaged, err = Newest(sample().State.Key.Dir(), []Meta{{Number: 45}, {Number: 44}}, get); !errors.Is(err, ErrDamaged) || damaged != 2 {
 		t.Errorf("all damaged: got %d, %v, want 2 and ErrDamaged", damaged, err)
 	}
-	if _, _, err = Newest([]Meta{{Number: 43}}, get); !errors.Is(err, ErrNotFound) {
+	if _, _, err = Newest(sample().State.Key.Dir(), []Meta{{Number: 43}}, get); !errors.Is(err, ErrNotFound) {
 		t.Errorf("pruned: got %v, want ErrNotFound", err)
 	}
-	if _, _, err = Newest(nil, get); !errors.Is(err, ErrNotFound) {
+	if _, damaged, err = Newest("pi/other", []Meta{{Number: 42}}, get); !errors.Is(err, ErrForeign) || damaged != 1 {
+		t.Errorf("in another session's folder: got %d, %v, want 1 and ErrForeign", damaged, err)
+	}
+	if _, _, err = Newest("", nil, get); !errors.Is(err, ErrNotFound) {
 		t.Errorf("none: got %v, want ErrNotFound", err)
 	}
 }

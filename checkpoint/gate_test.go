@@ -98,7 +98,7 @@ func (m *sim) settle(d Decision) {
 func (m *sim) wrote(failed string) {
 	d := *m.due
 	c := New(m.held, m.s.LastNumber+1, d, m.now)
-	t := c.Taken(d.Both)
+	t := c.Taken()
 	t.Failed = failed
 	m.due, m.cond.Busy = nil, false
 	m.apply(Event{Kind: EventCheckpoint, Taken: &t})

@@ -91,7 +91,7 @@ func TestP37DeltaHoldsWhatWasSaidSince(t *testing.T) {
 	f := newFold(t).steps("P a, S x")
 	c := New(f.s.Clone(), 1, Decision{Level: Full, Cause: CauseManual}, f.now)
 	f.steps("P b") // while it is written, in the same instant for all that matters
-	taken := c.Taken(false)
+	taken := c.Taken()
 	f.event(Event{Kind: EventCheckpoint, Taken: &taken})
 	f.steps("S y")
 	var got []string

@@ -119,6 +119,7 @@ type Child struct {
 	Name    string    `json:"name,omitempty"`
 	At      time.Time `json:"at"`
 	Running bool      `json:"running,omitempty"`
+	Told    bool      `json:"told,omitempty"` // an event told of it, not the file alone
 }
 
 // Ending is how a session ended.
@@ -224,7 +225,7 @@ func (s *State) Apply(e Event) Effect {
 		f.Force = CauseCompaction
 	case EventCompacted:
 	case EventChildStart, EventChildEnd:
-		s.child(e)
+		s.child(e, true)
 	case EventEnd:
 		f = s.end(e)
 	case EventExit:
@@ -285,6 +286,9 @@ func (s *State) own(e Event) Effect {
 		}
 	case EventOwed:
 		s.OwedTo = true
+		if e.Source != "" {
+			s.Source = e.Source
+		}
 	case EventProcs:
 		if c := s.call(e.Call); c != nil && c.State == CallOpen {
 			c.Procs = e.Procs
@@ -465,16 +469,21 @@ func (s *State) mark(e Event) Effect {
 	return Effect{Force: CauseDecision}
 }
 
-func (s *State) child(e Event) {
+// child notes that a sub-agent began or ended; told says that an event said so.
+func (s *State) child(e Event, told bool) {
 	for i := range s.Children {
 		if s.Children[i].ID == e.Child {
+			s.Children[i].Told = s.Children[i].Told || told
 			s.Children[i].Running = e.Kind == EventChildStart
+			if s.Children[i].Name == "" {
+				s.Children[i].Name = e.ChildName
+			}
 			s.News++
 			return
 		}
 	}
 	if e.Kind == EventChildStart && e.Child != "" {
-		s.Children = keepNewest(append(s.Children, Child{ID: e.Child, Name: e.ChildName, At: e.At, Running: true}), maxChildren)
+		s.Children = keepNewest(append(s.Children, Child{ID: e.Child, Name: e.ChildName, At: e.At, Running: true, Told: told}), maxChildren)
 		s.News++
 	}
 }

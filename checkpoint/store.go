@@ -54,6 +54,8 @@ var (
 	ErrNotFound = errors.New("checkpoint not found")
 	// ErrDamaged: it is there and is not what was written (checksum, form). The others of its session are not affected.
 	ErrDamaged = errors.New("checkpoint damaged")
+	// ErrForeign: it is whole, and lies in the folder of another session than its own.
+	ErrForeign = errors.New("another session's checkpoint")
 	// ErrExists: the number is taken. Numbers are never reused.
 	ErrExists = errors.New("checkpoint number taken")
 )

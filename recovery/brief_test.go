@@ -121,17 +121,17 @@ func TestDamagedCheckpoint(t *testing.T) {
 
 func TestNowTellsWhatIsMissing(t *testing.T) {
 	b := newStory().user("go on with it").
-		event(checkpoint.Event{Kind: checkpoint.EventEntries, Losses: &checkpoint.Losses{BadLines: 2, Torn: 17, Holes: 1, Oversized: 1}}).
+		event(checkpoint.Event{Kind: checkpoint.EventEntries, Losses: &checkpoint.Losses{BadLines: 2, Torn: 17, Holes: 1, HoleBytes: 4096, Oversized: 1}}).
 		event(checkpoint.Event{Kind: checkpoint.EventDropped, Count: 4}).
 		event(checkpoint.Event{Kind: checkpoint.EventDegraded, Reason: "disk full"}).
 		event(checkpoint.Event{Kind: checkpoint.EventChildStart, Child: "k1", ChildName: "Explore"}).
 		event(checkpoint.Event{Kind: checkpoint.EventChildStart, Child: "k2", ChildName: "Plan"}).
 		event(checkpoint.Event{Kind: checkpoint.EventChildEnd, Child: "k2"}).dies()
 	r := plan(t, Input{State: b.s, Gone: true}, Options{})
-	has(t, r.Text, "transcript is missing", "Not readable: 3 bad transcript lines, 1 torn line of 17 bytes, 1 holes, 4 events.", "No checkpoint could be written since",
+	has(t, r.Text, "transcript is missing", "Not readable: 3 bad transcript lines, 1 torn line of 17 bytes, 1 hole(s) of 4096 bytes, 4 events.", "No checkpoint could be written since",
 		"Sub-agent Explore (k1) was running.", "in the middle of its work (its process is gone)")
 	lacks(t, r.Text, "Plan")
-	if got, want := r.Lost, (Lost{BadLines: 3, TornBytes: 17, Holes: 1, Events: 4, Gone: true}); got != want {
+	if got, want := r.Lost, (Lost{BadLines: 3, TornBytes: 17, Holes: 1, HoleBytes: 4096, Events: 4, Gone: true}); got != want {
 		t.Errorf("lost: got %+v, want %+v", got, want)
 	}
 }

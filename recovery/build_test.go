@@ -76,7 +76,7 @@ func (b *story) dies() *story {
 func (b *story) checkpoint(number uint64) *checkpoint.Checkpoint {
 	b.at = b.at.Add(time.Second)
 	c := checkpoint.New(b.s.Clone(), number, checkpoint.Decision{Take: true, Level: checkpoint.Full, Cause: checkpoint.CauseHeartbeat, Text: "heartbeat"}, b.at)
-	taken := c.Taken(false)
+	taken := c.Taken()
 	b.event(checkpoint.Event{Kind: checkpoint.EventCheckpoint, Taken: &taken})
 	return c
 }
@@ -115,7 +115,7 @@ func sound(t *testing.T, r Result, most int) {
 		t.Errorf("cap %d: the frame's name stands inside the frame:\n%s", most, text)
 	}
 	for _, r := range text {
-		if r != '\n' && r != '\t' && r < ' ' || r == 0x7f || hidden(r) {
+		if r != '\n' && r != '\t' && r < ' ' || r == 0x7f || Hidden(r) {
 			t.Errorf("cap %d: hidden or control character %U in:\n%q", most, r, text)
 			break
 		}

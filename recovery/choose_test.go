@@ -130,7 +130,7 @@ func TestListIsBoundedWhateverItHolds(t *testing.T) {
 }
 
 func TestHostileNamesInTheList(t *testing.T) {
-	for _, evil := range hostile {
+	for _, evil := range attacks(t) {
 		c := dead(evil, func(c *Candidate) { c.Title = evil })
 		for _, text := range []string{IdleLine(c, "belay"), ListText([]Candidate{c}, "belay", noon)} {
 			if n, want := strings.Count(text, "\n"), strings.Count(ListText([]Candidate{dead("a")}, "belay", noon), "\n"); n > want {

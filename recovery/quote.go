@@ -19,7 +19,7 @@ var (
 	// ownName is belay's frame name in any spelling: spaced, upper case, with another dash or an escaped one.
 	ownName = lazyre.New(`^(?i)belay(?:[\W_]|&#?[a-z0-9]{1,8};|%[0-9a-f]{2}|\\[ux][0-9a-f]{2,4}){0,12}record`)
 	// tag is what agents and models read as structure, plain or escaped.
-	tag = lazyre.New(`^(?i)(?:<|＜|﹤|&lt;?|&#0{0,6}60;?|&#x0{0,6}3c;?|\\u003c|\\x3c|%3c)(\s{0,8}[/／]?\s{0,8}(?:system|user|assistant|human|developer|` +
+	tag = lazyre.New(`^(?i)(?:[<＜﹤ᐸ˂⟨〈❮]|&(?:amp;){0,3}(?:lt;?|#0{0,6}60;?|#x0{0,6}3c;?)|\\u003c|\\x3c|%3c)(\s{0,8}[/／]?\s{0,8}(?:system|user|assistant|human|developer|` +
 		`tool|function|hook|command|local-command|antml|instruction|context|session|reminder|recovered|result|invoke|environment|turn_|im_start|im_end|` +
 		`bash-|task-|persisted|untrusted|budget|env|[|｜]|belay))`)
 	// square are the bracketed forms of the same: [INST], [/INST], [SYSTEM].
@@ -28,8 +28,8 @@ var (
 	fenceLine = lazyre.New(`(?m)^[ \t]*(-{3,}|={3,})`)
 )
 
-// replace puts repl in the place of each match of an anchored expression. Only what begins with a byte or rune of first is
-// tried.
+// replace puts repl in the place of each match of an anchored expression, in whatever script its letters are. Only what begins
+// with a byte or rune of first is tried.
 func replace(s, first string, re *regexp.Regexp, repl string) string {
 	const window = 160 // no match is longer
 	var b strings.Builder
@@ -40,12 +40,18 @@ func replace(s, first string, re *regexp.Regexp, repl string) string {
 		}
 		b.WriteString(s[:i])
 		s = s[i:]
-		m := re.FindStringSubmatchIndex(s[:min(len(s), window)])
+		near, at := latin(s[:min(len(s), window)])
+		m := re.FindStringSubmatchIndex(near)
 		if m == nil {
 			_, n := utf8.DecodeRuneInString(s)
 			b.WriteString(s[:n])
 			s = s[n:]
 			continue
+		}
+		for j, place := range m {
+			if at != nil && place >= 0 {
+				m[j] = at[place]
+			}
 		}
 		b.Write(re.ExpandString(nil, repl, s, m))
 		s = s[m[1]:]
@@ -66,7 +72,7 @@ func clean(s string) string {
 			return r
 		case r == '\r' || r == '\v' || r == '\f' || r == 0x85 || r == 0x2028 || r == 0x2029:
 			return '\n'
-		case unicode.IsControl(r) || hidden(r):
+		case unicode.IsControl(r) || Hidden(r):
 			return -1
 		case r >= 0xFF21 && r <= 0xFF5A: // full-width letters spell the same words
 			return r - 0xFF21 + 'A'
@@ -74,13 +80,13 @@ func clean(s string) string {
 		return r
 	}, strings.ReplaceAll(s, "\r\n", "\n"))
 	s = replace(s, "bB", ownName(), "belay·record")
-	s = replace(s, `<&\%＜﹤`, tag(), "‹$1")
+	s = replace(s, `<&\%＜﹤ᐸ˂⟨〈❮`, tag(), "‹$1")
 	return replace(s, "[", square(), "($1)")
 }
 
-// hidden are the characters that change how text looks and are not seen: bidi marks, zero width, fillers, tags, variation
-// selectors (which can smuggle whole texts).
-func hidden(r rune) bool {
+// Hidden says whether a character is one of those that change how text looks and are not seen: bidi marks, zero width,
+// fillers, tags, variation selectors (which can smuggle whole texts).
+func Hidden(r rune) bool {
 	switch {
 	case r < 0x00AD:
 		return false

@@ -172,6 +172,7 @@ type Lost struct {
 	BadLines  int   `json:"bad_lines"`
 	TornBytes int64 `json:"torn_bytes"`
 	Holes     int   `json:"holes"`
+	HoleBytes int64 `json:"hole_bytes,omitempty"`
 	Events    int   `json:"events,omitempty"`
 	Gone      bool  `json:"transcript_missing,omitempty"`
 	Skipped   int64 `json:"skipped_bytes,omitempty"`
@@ -203,7 +204,7 @@ func Plan(in Input, opt Options, now time.Time) (Result, error) {
 	} else if in.Damaged > 0 {
 		r.Checkpoint = &CheckpointInfo{Damaged: in.Damaged}
 	}
-	r.Lost = Lost{BadLines: s.Losses.BadLines + s.Losses.Oversized, TornBytes: s.Losses.Torn, Holes: s.Losses.Holes, Events: s.Dropped, Gone: in.Gone, Skipped: s.Skipped}
+	r.Lost = Lost{BadLines: s.Losses.BadLines + s.Losses.Oversized, TornBytes: s.Losses.Torn, Holes: s.Losses.Holes, HoleBytes: s.Losses.HoleBytes, Events: s.Dropped, Gone: in.Gone, Skipped: s.Skipped}
 	r.WorkTree = compareTree(in)
 	if g.nothing {
 		return r, nil

@@ -149,7 +149,9 @@ func (w *writer) missing() []string {
 	}
 	add(int64(w.r.Lost.BadLines), "%d bad transcript lines")
 	add(w.r.Lost.TornBytes, "1 torn line of %d bytes")
-	add(int64(w.r.Lost.Holes), "%d holes")
+	if n := w.r.Lost.HoleBytes; n > 0 {
+		lost = append(lost, fmt.Sprintf("%d hole(s) of %d bytes", w.r.Lost.Holes, n))
+	}
 	add(int64(w.r.Lost.Events), "%d events")
 	if len(lost) > 0 {
 		say("Not readable: %s.\n", strings.Join(lost, ", "))

@@ -4,11 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"belay/checkpoint"
 	"belay/internal/vfs"
@@ -19,8 +17,8 @@ func fileName(number uint64, level checkpoint.Level) string {
 	return fmt.Sprintf("%06d-%s.md", number, strings.ToLower(string(level)))
 }
 
-// parseName reads what fileName wrote, and nothing else: every number has one name.
-func parseName(name string) (number uint64, level checkpoint.Level, ok bool) {
+// ParseName reads the name of a checkpoint's file: its number and level. Every number has one name, and no other is one.
+func ParseName(name string) (number uint64, level checkpoint.Level, ok bool) {
 	digits, rest, _ := strings.Cut(name, "-")
 	switch rest {
 	case "full.md":
@@ -55,7 +53,7 @@ func (s *Store) checkDirs(elems []string) error {
 		if err != nil {
 			return err
 		}
-		if err := safe(path, info, true); err != nil {
+		if err := vfs.Safe(path, info, true); err != nil {
 			return err
 		}
 	}
@@ -78,7 +76,7 @@ func (s *Store) makeDirs(elems []string) error {
 		if err != nil {
 			return err
 		}
-		if err := safe(path, info, true); err != nil {
+		if err := vfs.Safe(path, info, true); err != nil {
 			return err
 		}
 		if s.isKnown(path) {
@@ -112,52 +110,4 @@ func (s *Store) forget(path string) {
 	s.known.Lock()
 	defer s.known.Unlock()
 	delete(s.known.dirs, path)
-}
-
-// safe says whether what lies at a path below the root may be used.
-func safe(path string, info fs.FileInfo, dir bool) error {
-	mode := info.Mode()
-	switch {
-	case mode&fs.ModeSymlink != 0:
-		return fmt.Errorf("%s is a symbolic link: %w", path, ErrUnsafe)
-	case dir && !mode.IsDir():
-		return fmt.Errorf("%s is no folder: %w", path, ErrUnsafe)
-	case !dir && !mode.IsRegular():
-		return fmt.Errorf("%s is no plain file: %w", path, ErrUnsafe)
-	}
-	// A file system in memory knows no owners.
-	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Geteuid() {
-		return fmt.Errorf("%s belongs to user %d, not to %d: %w", path, st.Uid, os.Geteuid(), ErrUnsafe)
-	}
-	return nil
-}
-
-// makeRoot makes the root folder and all above it, each name durable. The root itself may be a link: a person put it
-// there.
-func makeRoot(fsys vfs.FS, root string) error {
-	var missing []string
-	for dir := root; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		_, err := fsys.Lstat(dir)
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		missing = append(missing, dir)
-	}
-	if err := fsys.MkdirAll(root, vfs.DirMode); err != nil {
-		return err
-	}
-	for _, dir := range missing {
-		if err := fsys.SyncDir(filepath.Dir(dir)); err != nil {
-			return fmt.Errorf("sync folder of %s: %w", dir, err)
-		}
-	}
-	// One that is there may have been made a moment before a crash; a parent that is not ours to read is not of our
-	// making, and its names have been synced by whoever made it.
-	if err := fsys.SyncDir(filepath.Dir(root)); err != nil && !errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("sync folder of %s: %w", root, err)
-	}
-	return nil
 }

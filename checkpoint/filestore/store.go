@@ -28,7 +28,7 @@ import (
 
 // ErrUnsafe: a path below the root is a link, is not what it should be, or belongs to another user. It is neither read
 // nor written.
-var ErrUnsafe = errors.New("refused as unsafe")
+var ErrUnsafe = vfs.ErrUnsafe
 
 // MaxSize is the size of the largest checkpoint, in bytes. Put refuses larger ones (fs.ErrInvalid), and Get takes a
 // larger file for damaged.
@@ -60,13 +60,18 @@ const maxKnown = 10_000
 // Open makes the root if it is not there and gives the store in it.
 func Open(fsys vfs.FS, root string) (*Store, error) {
 	root = filepath.Clean(root)
-	if err := makeRoot(fsys, root); err != nil {
+	if err := vfs.MakeDir(fsys, root); err != nil { // the root itself may be a link: a person put it there
 		return nil, fmt.Errorf("open checkpoint store %s: %w", root, err)
 	}
-	s := &Store{fsys: fsys, root: root, probe: make(chan struct{}, 1)}
+	return At(fsys, root), nil
+}
+
+// At gives the store in root for reading: nothing is made or synced for it.
+func At(fsys vfs.FS, root string) *Store {
+	s := &Store{fsys: fsys, root: filepath.Clean(root), probe: make(chan struct{}, 1)}
 	s.probe <- struct{}{}
 	s.known.dirs = make(map[string]struct{})
-	return s, nil
+	return s
 }
 
 // Put writes one checkpoint. Bad input is fs.ErrInvalid.
@@ -106,7 +111,7 @@ func (s *Store) put(ctx context.Context, key checkpoint.Key, m checkpoint.Meta, 
 				return err
 			}
 		}
-		if n, _, ok := parseName(e.Name()); ok && n == m.Number {
+		if n, _, ok := ParseName(e.Name()); ok && n == m.Number {
 			return checkpoint.ErrExists
 		}
 	}
@@ -134,7 +139,7 @@ func (s *Store) list(ctx context.Context, elems []string) ([]checkpoint.Meta, er
 	}
 	var list []checkpoint.Meta
 	for _, e := range entries {
-		n, level, ok := parseName(e.Name())
+		n, level, ok := ParseName(e.Name())
 		if !ok || !e.Type().IsRegular() {
 			continue
 		}
@@ -197,7 +202,7 @@ func (s *Store) read(ctx context.Context, elems []string, number uint64) ([]byte
 		if err != nil {
 			return nil, err
 		}
-		if err := safe(name, info, false); err != nil {
+		if err := vfs.Safe(name, info, false); err != nil {
 			return nil, err
 		}
 		if info.Size() > MaxSize {
@@ -279,7 +284,7 @@ func (s *Store) sessions(ctx context.Context) ([]string, error) {
 }
 
 func isCheckpoint(e fs.DirEntry) bool {
-	_, _, ok := parseName(e.Name())
+	_, _, ok := ParseName(e.Name())
 	return ok && e.Type().IsRegular()
 }
 

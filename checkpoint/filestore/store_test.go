@@ -22,10 +22,6 @@ func TestConformance(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) checkpoint.Store { return open(t, vfs.OS{}, t.TempDir()) })
 }
 
-func TestFaults(t *testing.T) {
-	storetest.Faults(t, func(fsys vfs.FS) (checkpoint.Store, error) { return Open(fsys, "/home/state") })
-}
-
 func open(t *testing.T, fsys vfs.FS, root string) *Store {
 	t.Helper()
 	s, err := Open(fsys, root)
@@ -234,7 +230,7 @@ func FuzzParseName(f *testing.F) {
 		f.Add(name)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
-		n, level, ok := parseName(name)
+		n, level, ok := ParseName(name)
 		if ok && (n == 0 || fileName(n, level) != name) {
 			t.Errorf("read %q as %d %s, which is written %q", name, n, level, fileName(n, level))
 		}

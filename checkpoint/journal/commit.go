@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -44,6 +45,11 @@ func (j *Journal) Run(ctx context.Context) error {
 				continue // new records do not make a bad disk better
 			}
 		case <-retry:
+		case <-j.look:
+			if j.w.file != nil && errors.Is(j.present(), errGone) {
+				j.poison()
+			}
+			continue
 		}
 		retry = nil
 		if err := j.drain(); err != nil {
@@ -154,6 +160,7 @@ func (j *Journal) finish() error {
 // writer is the segment that Run writes. Only Run's goroutine uses it (and Open before it).
 type writer struct {
 	file   vfs.File // nil: the next group starts a new segment
+	made   fs.FileInfo
 	first  uint64
 	stored uint64 // the highest number that is on disk in this segment, 0 before the first
 	off    int64  // where the next record goes
@@ -164,9 +171,21 @@ type writer struct {
 	failed bool // the last try failed: on a disk that is nearly full, the records may fit where zeros ahead do not
 }
 
-// write puts a group onto stable storage. After an error the segment is closed for good: what the kernel has done with
-// its bytes is not known, and another sync could say yes to bytes that were dropped.
+// write puts a group onto stable storage. Where somebody has removed the folder or the segment, the group goes into a new
+// one; what the old one held is for the caller's states to keep.
 func (j *Journal) write(group []record) error {
+	err := j.try(group)
+	if errors.Is(err, errGone) {
+		j.w.dir, j.w.failed = false, false
+		err = j.try(group)
+		signal(j.change)
+	}
+	return err
+}
+
+// try writes and syncs a group. After an error the segment is closed for good: what the kernel has done with its bytes is not
+// known, and another sync could say yes to bytes that were dropped.
+func (j *Journal) try(group []record) error {
 	w := &j.w
 	size := int64(0)
 	for _, r := range group {
@@ -189,7 +208,11 @@ func (j *Journal) write(group []record) error {
 		w.buf = r.appendTo(w.buf)
 	}
 	w.high = max(w.high, group[len(group)-1].seq)
-	if err := j.put(fresh); err != nil {
+	err := j.put(fresh)
+	if err == nil {
+		err = j.present()
+	}
+	if err != nil {
 		j.poison()
 		return fmt.Errorf("write segment %d: %w", w.first, err)
 	}
@@ -198,6 +221,22 @@ func (j *Journal) write(group []record) error {
 		w.buf = nil // a burst is no reason to hold its memory for ever
 	}
 	return nil
+}
+
+// errGone: the segment is no longer in its folder, or the folder is not there.
+var errGone = errors.New("it was removed while it was written")
+
+// present says errGone when the open segment is not what its name leads to: a sync of a file without a name says yes, and
+// nobody will find the bytes. It costs a hundredth of the sync.
+func (j *Journal) present() error {
+	there, err := j.fsys.Lstat(segmentName(j.dir, j.w.first))
+	if errors.Is(err, fs.ErrNotExist) {
+		return errGone
+	}
+	if err == nil && j.w.made.Sys() != nil && !os.SameFile(there, j.w.made) { // a disk in memory knows names only
+		return errGone
+	}
+	return err
 }
 
 // create opens a new segment and puts its header into the buffer.
@@ -212,8 +251,14 @@ func (j *Journal) create(first uint64) error {
 	h.dropped = first - 1 - max(h.prev, j.opened) // writing is in order: what is not on disk by now was dropped
 	// A file of this name can only be what a failed try left: nothing in it was acknowledged as on disk.
 	f, err := j.fsys.OpenFile(segmentName(j.dir, first), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, vfs.FileMode)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("create segment %d: %w: %w", first, errGone, err)
+	}
 	if err != nil {
 		return fmt.Errorf("create segment %d: %w", first, err)
+	}
+	if w.made, err = f.Stat(); err != nil {
+		return errors.Join(fmt.Errorf("look at segment %d: %w", first, err), f.Close())
 	}
 	w.file, w.first, w.stored, w.off, w.filled = f, first, 0, 0, 0
 	w.buf = h.appendTo(w.buf)

@@ -6,6 +6,8 @@
 //     that were on disk; see Options.After for what the caller adds to that.
 //   - It always opens and goes on, whatever is in its files: a torn tail is cut, damage in the middle is passed, counted
 //     and copied aside. Nothing is left out without being counted in a Report or in Health.
+//   - A record is not called durable when its segment was removed before its sync: it is written into a new one, in a new folder
+//     if need be. What the removed one held is lost from the log, and Sealed asks the caller to keep it otherwise.
 //   - A failing disk blocks nobody. The newest records are held in memory up to Options.Memory (Wait says ErrMemory), the
 //     oldest are dropped and counted beyond it, the disk is tried again at growing intervals, and what is held is written
 //     in order when it is back.
@@ -101,6 +103,7 @@ type Journal struct {
 	dir    string
 	opt    Options
 	kick   chan struct{} // there is something to write
+	look   chan struct{} // somebody asks whether the newest segment is still there
 	change chan struct{}
 	old    []uint64 // segments found by Open, for Replay
 	cut    int64    // bytes of torn tail that Open cut
@@ -167,7 +170,7 @@ func Open(fsys vfs.FS, dir string, opt Options) (*Journal, error) {
 	}
 	j := &Journal{
 		fsys: fsys, dir: dir, opt: opt, old: names,
-		kick: make(chan struct{}, 1), change: make(chan struct{}, 1),
+		kick: make(chan struct{}, 1), look: make(chan struct{}, 1), change: make(chan struct{}, 1),
 	}
 	j.mu.room = sync.NewCond(&j.mu)
 	j.mu.queued = make(chan struct{})
@@ -346,6 +349,10 @@ func (j *Journal) Health() Health {
 
 // Changed gives a value after a segment was sealed or Health.Err came, changed or went. Values coalesce; it has one reader.
 func (j *Journal) Changed() <-chan struct{} { return j.change }
+
+// Look makes Run look whether somebody removed the newest segment, or the folder. If so it is sealed, and Changed gives a
+// value: the caller's states are then all that holds what was in it. Without Look the next record notices.
+func (j *Journal) Look() { signal(j.look) }
 
 // Sealed lists the segments that get no more records, oldest first: those that Open found and those that are full or
 // closed by an error since.

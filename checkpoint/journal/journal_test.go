@@ -88,7 +88,8 @@ func TestEmpty(t *testing.T) {
 }
 
 // TestOrderOfOperations is the golden list of what touches the disk: a segment's bytes are synced before its name, and
-// both before the record is acknowledged; nothing but one write and one sync comes for each later group.
+// both before the record is acknowledged; nothing but one write, one sync and one look at the name comes for each
+// later group.
 func TestOrderOfOperations(t *testing.T) {
 	f := vfstest.NewFault(newMem(t), -1, nil)
 	j := open(t, f, Options{SegmentBytes: headerSize + 3*(recordHead+14), Ahead: -1})
@@ -104,18 +105,24 @@ func TestOrderOfOperations(t *testing.T) {
 mkdir journal
 syncdir state
 create 00000000000000000001.log
+stat 00000000000000000001.log
 write 00000000000000000001.log
 sync 00000000000000000001.log
 syncdir journal
+lstat 00000000000000000001.log
 write 00000000000000000001.log
 sync 00000000000000000001.log
+lstat 00000000000000000001.log
 write 00000000000000000001.log
 sync 00000000000000000001.log
+lstat 00000000000000000001.log
 close 00000000000000000001.log
 create 00000000000000000004.log
+stat 00000000000000000004.log
 write 00000000000000000004.log
 sync 00000000000000000004.log
 syncdir journal
+lstat 00000000000000000004.log
 remove 00000000000000000001.log
 syncdir journal
 close 00000000000000000004.log`, "\n")

@@ -20,9 +20,12 @@ type Report struct {
 	Records  int    // handed to fn
 	Oldest   uint64 // where the log begins: what has a lower number was released. 0 if there is no segment
 	Last     uint64 // the highest number met
+	High     uint64 // no number above it can have been on disk, as far as the log knows
 
 	// Lost counts the numbers that had a record and have none: damaged, or dropped from memory while the disk failed.
 	Lost uint64
+	// Dropped is how many of Lost the log itself tells of: dropped from memory.
+	Dropped uint64
 	// Torn is the bytes of records that a crash or a failed write cut short. They were never acknowledged as on disk, so they
 	// are no loss.
 	Torn int64
@@ -118,6 +121,7 @@ func (w *walk) segment(first uint64, window *bufio.Reader) error {
 	if !begun {
 		w.begin(first, out)
 	}
+	w.report.High = max(w.report.High, first-1, out.head.high, out.last, out.highest)
 	w.report.Torn += out.torn
 	w.report.Damaged += out.damaged
 	w.report.DamagedBytes += out.damage
@@ -164,6 +168,7 @@ func (w *walk) begin(first uint64, f found) {
 	// Of the numbers that were dropped some may be on disk nevertheless, from a write that was reported as failed.
 	if from := max(w.seen+1, first-min(h.dropped, first-1), w.from); from < first {
 		w.report.Lost += first - from
+		w.report.Dropped += first - from
 	}
 	w.seen = max(w.seen, first-1)
 }

@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"syscall"
+	"strings"
 	"testing"
 
 	"belay/checkpoint"
@@ -13,47 +13,17 @@ import (
 	"belay/internal/vfs/vfstest"
 )
 
-// crashes is how many different outcomes of one power cut are looked at.
-const crashes = 4
-
-// Faults checks a store that keeps its data on a vfs.FS. It runs one script again and again: the first time operation 0
-// on the disk fails, then operation 1, and so on, once with the disk well again after it (a fault) and once with the disk
-// gone for good (a power cut in the middle). Each time it looks at the store as it goes on, and at what a power cut
-// leaves: what was acknowledged is there to the byte, what was refused is there whole or not at all, and no fault of a
-// write is swallowed.
+// Faults checks a store that keeps its data on a vfs.FS: one script meets every fault of a disk at every operation, and a
+// power cut there. Each time it looks at the store as it goes on, and at what a power cut leaves: what was acknowledged is
+// there to the byte, what was refused is there whole or not at all, and no fault of a write is swallowed.
 //
-// open must open the store in the same place of whatever file system it is given.
-func Faults(t *testing.T, open func(fsys vfs.FS) (checkpoint.Store, error)) {
-	for _, mode := range []struct {
-		name string
-		dead bool
-		err  error
-	}{
-		{"Fault", false, syscall.ENOSPC},
-		{"PowerCut", true, syscall.EIO},
-	} {
-		t.Run(mode.name, func(t *testing.T) {
-			points := 0
-			for ; ; points++ {
-				d := &sweep{t: t, open: open, mem: vfstest.NewMem(), injected: mode.err, dead: mode.dead, held: make(map[place]*record)}
-				d.fault = vfstest.NewFault(d.mem, points, mode.err)
-				if mode.dead {
-					d.fault.FailFrom(points, mode.err)
-				}
-				d.run(t.Context())
-				if !d.fault.Fired() {
-					break
-				}
-				if t.Failed() {
-					t.Fatalf("first bad point: operation %d, %s", points, d.fault.Op())
-				}
-			}
-			if points < 20 {
-				t.Errorf("only %d operations on the disk: does the store use the file system it was given?", points)
-			}
-			t.Logf("%d points, %d outcomes of each power cut", points, crashes)
-		})
-	}
+// open must open the store in the same place of whatever file system it is given. whole, if not nil, gives every rule that
+// is broken on a disk: it is asked about each one that a fault or a power cut left.
+func Faults(t *testing.T, open func(fsys vfs.FS) (checkpoint.Store, error), whole func(fsys vfs.FS) []string) {
+	vfstest.Sweep{Least: 20}.Run(t, func(p *vfstest.Point) {
+		d := &sweep{Point: p, t: t, open: open, whole: whole, held: make(map[place]*record)}
+		d.run(t.Context())
+	})
 }
 
 // place names one checkpoint.
@@ -71,29 +41,24 @@ type record struct {
 }
 
 type sweep struct {
-	t        *testing.T
-	open     func(vfs.FS) (checkpoint.Store, error)
-	mem      *vfstest.Mem
-	fault    *vfstest.Fault
-	injected error
-	dead     bool // the disk stays gone: one look at the end is enough
-	held     map[place]*record
+	*vfstest.Point
+	t     *testing.T
+	open  func(vfs.FS) (checkpoint.Store, error)
+	whole func(vfs.FS) []string
+	held  map[place]*record
 }
 
 // run is the script: first steps of two sessions, a deletion, more after it.
 func (d *sweep) run(ctx context.Context) {
-	var s checkpoint.Store
-	if err := d.step("open", func() (err error) {
-		s, err = d.open(d.fault)
-		return err
-	}); err != nil {
+	s, err := d.open(d.Fault)
+	if d.Hear(err) != nil {
 		d.afterCrash(ctx)
 		return
 	}
 	a, b := key("a"), checkpoint.Key{Agent: "other", Session: "b"}
 	d.put(ctx, s, a, full(1))
 	d.put(ctx, s, a, sparse(2))
-	_ = d.step("probe", func() error { return s.Probe(ctx) }) // step has looked at it
+	_ = d.Hear(s.Probe(ctx)) // Hear has looked at it
 	d.put(ctx, s, b, full(1))
 	d.remove(ctx, s, a, 2)
 	d.put(ctx, s, a, full(3))
@@ -102,48 +67,41 @@ func (d *sweep) run(ctx context.Context) {
 	d.afterCrash(ctx)
 }
 
-// step runs one act that writes: where the fault hits it, it must say so.
-func (d *sweep) step(name string, act func() error) error {
-	before := d.fault.Fired()
-	err := act()
-	if d.fault.Fired() && !before && !errors.Is(err, d.injected) {
-		d.t.Errorf("%s: fault of %q swallowed: got %v", name, d.fault.Op(), err)
-	}
-	if err != nil && !d.fault.Fired() {
-		d.t.Errorf("%s without a fault: %v", name, err)
-	}
-	return err
-}
-
 func (d *sweep) put(ctx context.Context, s checkpoint.Store, k checkpoint.Key, m checkpoint.Meta) {
-	r := &record{m: m, data: bytes.Repeat([]byte(fmt.Sprintf("%s %d\n", k, m.Number)), 300)}
+	r := &record{m: m, data: d.encoded(k, m)}
 	d.held[place{k, m.Number}] = r
-	name := fmt.Sprintf("put %d of %s", m.Number, k)
-	err := d.step(name, func() error { return s.Put(ctx, k, m, r.data) })
+	err := d.Hear(s.Put(ctx, k, m, r.data))
 	r.must = err == nil
-	if err == nil {
+	if err == nil || d.Dies {
 		return
 	}
-	if d.dead {
-		return
-	}
-	d.check(ctx, s, "after the failed "+name)
+	d.check(ctx, s, fmt.Sprintf("after the failed put %d of %s", m.Number, k))
 	d.afterCrash(ctx)
 	// Once more: the number is free, or it is taken by the whole one, which is not overwritten.
-	err = s.Put(ctx, k, m, r.data)
+	err = d.Hear(s.Put(ctx, k, m, r.data))
 	r.must = err == nil
-	if err != nil && !errors.Is(err, checkpoint.ErrExists) && !errors.Is(err, d.injected) {
-		d.t.Errorf("%s once more: %v", name, err)
+	if err != nil && !errors.Is(err, checkpoint.ErrExists) {
+		d.Errorf("put %d of %s once more: %v", m.Number, k, err)
 	}
+}
+
+// encoded is a checkpoint as belay writes it.
+func (d *sweep) encoded(k checkpoint.Key, m checkpoint.Meta) []byte {
+	s := checkpoint.NewState(k)
+	s.Task, s.News, s.MsgSeq, s.MarkSeq = strings.Repeat(fmt.Sprintf("%s %d\n", k, m.Number), 100), m.Number, m.Number, m.Number-1
+	data, err := checkpoint.New(s, m.Number, checkpoint.Decision{Level: m.Level}, m.At).Encode()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return data
 }
 
 func (d *sweep) remove(ctx context.Context, s checkpoint.Store, k checkpoint.Key, n uint64) {
 	r := d.held[place{k, n}]
-	name := fmt.Sprintf("delete %d of %s", n, k)
 	r.must = false
-	err := d.step(name, func() error { return s.Delete(ctx, k, n) })
-	if err != nil && !d.dead {
-		d.check(ctx, s, "after the failed "+name)
+	err := d.Hear(s.Delete(ctx, k, n))
+	if err != nil && !d.Dies {
+		d.check(ctx, s, fmt.Sprintf("after the failed delete %d of %s", n, k))
 		d.afterCrash(ctx)
 		err = s.Delete(ctx, k, n)
 	}
@@ -152,37 +110,48 @@ func (d *sweep) remove(ctx context.Context, s checkpoint.Store, k checkpoint.Key
 
 // afterCrash looks at several outcomes of a power cut now.
 func (d *sweep) afterCrash(ctx context.Context) {
-	for seed := range uint64(crashes) {
-		left := d.mem.CrashClone(seed)
+	for seed, left := range d.Crashes() {
+		when := fmt.Sprintf("after the power cut (seed %d)", seed)
+		d.audit(left, when)
 		s, err := d.open(left)
 		if err != nil {
-			d.t.Errorf("open after the power cut (seed %d): %v", seed, err)
+			d.Errorf("open %s: %v", when, err)
 			continue
 		}
-		when := fmt.Sprintf("after the power cut (seed %d)", seed)
 		d.check(ctx, s, when)
 		for p := range d.held {
-			if err := s.Put(ctx, p.key, full(100+p.number), []byte("next")); err != nil {
-				d.t.Errorf("%s, operation %q: put the next: %v", when, d.fault.Op(), err)
+			m := full(100 + p.number)
+			if err := s.Put(ctx, p.key, m, d.encoded(p.key, m)); err != nil {
+				d.Errorf("%s: put the next: %v", when, err)
 			}
 		}
 		if err := s.Close(); err != nil {
-			d.t.Errorf("%s: close: %v", when, err)
+			d.Errorf("%s: close: %v", when, err)
 		}
+		d.audit(left, when+" and the next checkpoint")
+	}
+}
+
+func (d *sweep) audit(left vfs.FS, when string) {
+	if d.whole == nil {
+		return
+	}
+	for _, broken := range d.whole(left) {
+		d.Errorf("%s: %s", when, broken)
 	}
 }
 
 // check compares what a store answers with what is known. Answers that the fault reaches itself (reads of a disk that is
-// gone) say nothing.
+// gone) say nothing but that they failed.
 func (d *sweep) check(ctx context.Context, s checkpoint.Store, when string) {
 	listed := make(map[place]checkpoint.Meta)
 	for p := range d.held {
 		list, err := s.List(ctx, p.key)
-		if errors.Is(err, d.injected) {
+		if d.Hear(err) != nil && errors.Is(err, d.Err) {
 			return
 		}
 		if err != nil {
-			d.t.Errorf("%s, operation %q: list %s: %v", when, d.fault.Op(), p.key, err)
+			d.Errorf("%s: list %s: %v", when, p.key, err)
 		}
 		for _, m := range list {
 			listed[place{p.key, m.Number}] = m
@@ -191,19 +160,20 @@ func (d *sweep) check(ctx context.Context, s checkpoint.Store, when string) {
 	for p, r := range d.held {
 		m, there := listed[p]
 		if there != r.must && (r.must || r.mustNot) {
-			d.t.Errorf("%s, operation %q: %s %d is there: %v, want %v", when, d.fault.Op(), p.key, p.number, there, r.must)
+			d.Errorf("%s: %s %d is there: %v, want %v", when, p.key, p.number, there, r.must)
 		}
 		data, err := s.Get(ctx, p.key, p.number)
 		switch {
-		case errors.Is(err, d.injected):
+		case err != nil && d.Err != nil && errors.Is(err, d.Err):
+			_ = d.Hear(err)
 		case there && (err != nil || !bytes.Equal(data, r.data) || m.Level != r.m.Level || m.Bytes != int64(len(r.data))):
-			d.t.Errorf("%s, operation %q: %s %d is listed as %+v and read as %s, %v", when, d.fault.Op(), p.key, p.number, m, short(data), err)
+			d.Errorf("%s: %s %d is listed as %+v and read as %s, %v", when, p.key, p.number, m, short(data), err)
 		case !there && !errors.Is(err, checkpoint.ErrNotFound):
-			d.t.Errorf("%s, operation %q: %s %d is not listed but read as %s, %v", when, d.fault.Op(), p.key, p.number, short(data), err)
+			d.Errorf("%s: %s %d is not listed but read as %s, %v", when, p.key, p.number, short(data), err)
 		}
 		delete(listed, p)
 	}
 	for p, m := range listed {
-		d.t.Errorf("%s, operation %q: %s holds %+v, which nobody put", when, d.fault.Op(), p.key, m)
+		d.Errorf("%s: %s holds %+v, which nobody put", when, p.key, m)
 	}
 }

@@ -235,6 +235,11 @@ func serve(t testing.TB, path string, answer func(net.Conn, request)) *daemon {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return serveOn(t, ln, answer)
+}
+
+func serveOn(t testing.TB, ln net.Listener, answer func(net.Conn, request)) *daemon {
+	t.Helper()
 	d := &daemon{}
 	var wg sync.WaitGroup
 	var mu sync.Mutex

@@ -12,6 +12,7 @@ import (
 
 	"belay/internal/intake"
 	"belay/internal/wire"
+	"belay/internal/wire/wiretest"
 )
 
 // TestSocketPlacesAreTheDaemons: the copy of the arithmetic is no other arithmetic.
@@ -125,6 +126,18 @@ func TestD13StrangersSocket(t *testing.T) {
 			d := serve(t, sock(dir), reply(okReply))
 			must(os.Chown(sock(dir), 12345, -1))
 			return d
+		}, 0},
+		{"another user listens at a socket of ours", func(dir string) *daemon {
+			var ln net.Listener
+			must(os.Chmod(dir, 0o777))
+			must(os.Chmod(filepath.Dir(dir), 0o711))
+			wiretest.As(t, wiretest.Stranger, func() (err error) {
+				ln, err = net.Listen("unix", sock(dir))
+				return err
+			})
+			must(os.Chown(sock(dir), os.Getuid(), -1))
+			must(os.Chmod(dir, 0o700))
+			return serveOn(t, ln, reply(okReply))
 		}, 0},
 		{"socket is a link", func(dir string) *daemon {
 			other := tempState(t)

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -72,7 +73,7 @@ Exit codes: 0 it worked, 1 failed, 2 wrong use, 3 no such session, 4 no daemon, 
 	root.AddGroup(&cobra.Group{ID: groupSessions, Title: "Sessions:"}, &cobra.Group{ID: groupSetUp, Title: "Set-up:"},
 		&cobra.Group{ID: groupEvents, Title: "Events, for agents without an installer:"})
 	root.SetHelpCommand(helpCmd())
-	root.AddCommand(a.runCmd(), a.daemonCmd(), a.statusCmd(), a.listCmd(), a.showCmd(), a.recoverCmd(), a.checkpointCmd(), a.markCmd(), a.eventCmd(), a.resetCmd(),
+	root.AddCommand(a.runCmd(), a.daemonCmd(), a.statusCmd(), a.listCmd(), a.searchCmd(), a.showCmd(), a.recoverCmd(), a.checkpointCmd(), a.markCmd(), a.eventCmd(), a.resetCmd(),
 		a.configCmd(), a.doctorCmd(), a.installCmd(), a.uninstallCmd(), a.intakeCmd(), completionCmd())
 	root.AddCommand(a.verbCmds()...)
 	return root
@@ -224,12 +225,18 @@ func withoutEnd(message, end string) string {
 	return message + ": "
 }
 
-// printJSON writes one document, indented.
+// printJSON writes one document, indented. What a terminal would obey, or people would not see, is written as its number:
+// to a program that is the same text.
 func printJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, escapeHidden(b.String()))
+	return err
 }
 
 func helpCmd() *cobra.Command {

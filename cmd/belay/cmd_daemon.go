@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -24,12 +25,13 @@ import (
 	"belay/internal/agent/all"
 	"belay/internal/config"
 	"belay/internal/daemon"
+	"belay/internal/redact"
 	"belay/internal/vfs"
 	"belay/recovery"
 )
 
 func (a *app) daemonCmd() *cobra.Command {
-	var fromHook bool
+	var fromHook, unit bool
 	cmd := &cobra.Command{
 		Use:     "daemon",
 		GroupID: groupSetUp,
@@ -40,6 +42,7 @@ is wrong. The log is belay.log in the state folder.
 
   belay daemon
   BELAY_STATE_DIR=/tmp/try belay daemon
+  belay daemon --print-unit > ~/.config/systemd/user/belay.service && systemctl --user enable --now belay
 
 Exit codes: 0 stopped, 1 it could not run (another one runs, no place for the socket), 2 wrong flags or settings.`,
 		Args: noArgs,
@@ -48,6 +51,13 @@ Exit codes: 0 stopped, 1 it could not run (another one runs, no place for the so
 			c, err := a.settings(false)
 			if err != nil {
 				return &coded{err, exitUsage, "belay config --check lists every fault."}
+			}
+			if unit {
+				root, err := config.StateDir(c.StateDir, os.Getenv)
+				if err != nil {
+					return err
+				}
+				return printUnit(cmd.OutOrStdout(), c, root)
 			}
 			hup := make(chan os.Signal, 1)
 			if !signal.Ignored(syscall.SIGHUP) { // nohup stays in force
@@ -63,6 +73,7 @@ Exit codes: 0 stopped, 1 it could not run (another one runs, no place for the so
 			return err
 		},
 	}
+	cmd.Flags().BoolVar(&unit, "print-unit", false, "print a systemd user unit for it, and run nothing")
 	cmd.Flags().BoolVar(&fromHook, "from-hook", false, "started by a hook: end when no agent lived for long")
 	if err := cmd.Flags().MarkHidden("from-hook"); err != nil {
 		panic(err) // no such flag: a broken invariant
@@ -86,13 +97,30 @@ func (a *app) serve(ctx context.Context, c *config.Config, fromHook bool, hup <-
 	if !fromHook {
 		opt.IdleExit = 0
 	}
+	parent := ctx
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	ended := make(chan error, 1)
+	ended, ready := make(chan error, 1), make(chan struct{}, 1)
+	opt.Ready = func() {
+		select {
+		case ready <- struct{}{}:
+		default: // it began anew
+		}
+	}
 	d := daemon.New(opt)
 	go func() { ended <- d.Run(ctx) }()
+	var tells sync.WaitGroup
+	defer tells.Wait()
+	defer stop()
+	stopping := parent.Done()
 	for {
 		select {
+		case <-ready:
+			ready = nil // a second one is the same to systemd
+			tells.Go(func() { supervised(ctx, root, log) })
+		case <-stopping:
+			stopping = nil
+			tellStopping(log)
 		case err := <-ended:
 			if err != nil && fromHook && !errors.Is(err, daemon.ErrRunning) {
 				log.Error("daemon ended", zap.Error(err)) // nobody sees the stderr of one that a hook started
@@ -137,19 +165,24 @@ func newLog(c *config.Config, root string, errOut io.Writer) (*zap.Logger, func(
 	enc := zap.NewProductionEncoderConfig()
 	enc.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	file := &lumberjack.Logger{Filename: filepath.Join(root, "belay.log"), MaxSize: max(int(c.Log.Bytes>>20), 1), MaxBackups: c.Log.Files}
-	cores := []zapcore.Core{zapcore.NewCore(zapcore.NewJSONEncoder(enc), zapcore.AddSync(quietWriter{file}), level)}
+	var cores []zapcore.Core
+	// What is no file of ours is not written to, wherever it leads; doctor store names it.
+	if info, err := os.Lstat(file.Filename); err != nil || vfs.Safe(file.Filename, info, false) == nil {
+		cores = append(cores, zapcore.NewCore(zapcore.NewJSONEncoder(enc), zapcore.AddSync(quietWriter{file}), level))
+	}
 	if f, ok := errOut.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		cores = append(cores, zapcore.NewCore(zapcore.NewConsoleEncoder(zap.NewDevelopmentEncoderConfig()), zapcore.Lock(f), level))
+		cores = append(cores, zapcore.NewCore(zapcore.NewConsoleEncoder(zap.NewDevelopmentEncoderConfig()), zapcore.Lock(zapcore.AddSync(quietWriter{f})), level))
 	}
 	log := zap.New(zapcore.NewTee(cores...))
 	return log, func() { _ = errors.Join(log.Sync(), file.Close()) } // the last lines of a log on a failing disk
 }
 
-// quietWriter keeps zap from writing its own complaints to stderr when the log's disk is full: status says so anyway.
+// quietWriter takes secrets out of each line, whatever error or path brought them there, and keeps zap from writing its own
+// complaints to stderr when the log's disk is full: status says so anyway.
 type quietWriter struct{ w io.Writer }
 
 func (q quietWriter) Write(p []byte) (int, error) {
-	_, _ = q.w.Write(p)
+	_, _ = q.w.Write(redact.Bytes(nil, p))
 	return len(p), nil
 }
 
@@ -167,7 +200,7 @@ func daemonOptions(c *config.Config, root string, log *zap.Logger) daemon.Option
 		Retention: checkpoint.Policy{Count: int64(c.Retention.Count), Bytes: int64(c.Retention.Bytes), Age: c.Retention.Age}, TotalBytes: int64(c.Retention.TotalBytes),
 		Adopt: recovery.Adopt(c.Recovery.Adopt), AdoptWindow: c.Recovery.Window, BriefBytes: c.Recovery.MaxBytes,
 		SegmentBytes: int64(c.Journal.Segment), MemoryBytes: int(c.Journal.Memory), SpoolBytes: int64(c.Spool.Bytes), SpoolAge: c.Spool.Age,
-		Mirror: c.Mirror.Enabled, WorkTree: c.Worktree.Enabled, Notify: c.Watch.Notify, Poll: c.Watch.Poll, PollMax: c.Watch.PollMax,
+		Mirror: daemon.Mirror(c.Mirror), KeyDir: config.KeyDir(os.Getenv), WorkTree: c.Worktree.Enabled, Notify: c.Watch.Notify, Poll: c.Watch.Poll, PollMax: c.Watch.PollMax,
 		Connections: c.Limits.Connections, SessionsPerMinute: c.Limits.SessionsPerMinute, IdleExit: c.Idle.Exit,
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"belay/internal/agent"
 	"belay/internal/agent/all"
 	"belay/internal/daemon"
+	"belay/internal/lookup"
 	"belay/internal/spool"
 	"belay/internal/statedir"
 	"belay/internal/vfs"
@@ -71,6 +72,7 @@ Exit codes: 0 all is well, 1 failed, 2 wrong flags, 6 something is not right.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.AddCommand(a.doctorTranscriptCmd(), a.doctorStoreCmd())
 	return cmd
 }
 
@@ -107,7 +109,7 @@ func (a *app) diagnose(ctx context.Context, screen io.Writer) []finding {
 		add("state folder", "problem", err.Error(), "set BELAY_STATE_DIR to a folder of your own")
 		return list
 	}
-	dir := statedir.Dir{Root: root, FS: vfs.OS{}}
+	dir := statedir.Dir{Root: root, FS: vfs.Within(vfs.OS{}, root)}
 	switch err := dir.Own(); {
 	case errors.Is(err, fs.ErrNotExist):
 		add("state folder", "note", root+" is not there yet", "the daemon makes it")
@@ -117,6 +119,7 @@ func (a *app) diagnose(ctx context.Context, screen io.Writer) []finding {
 		add("state folder", "ok", root, "")
 	}
 	list = append(list, a.diagnoseDaemon(ctx)...)
+	list = append(list, diagnoseKey(c, dir)...)
 	states, rep, err := dir.Find(ctx, statedir.Name{})
 	if err != nil {
 		add("store", "problem", err.Error(), "mend the folder, or move it away: the daemon makes a new one")
@@ -185,15 +188,19 @@ const doctorSessions = 200 // newest ones, whose checkpoints are read
 
 // diagnoseStore reads every checkpoint's checksum of the newest sessions.
 func diagnoseStore(ctx context.Context, dir statedir.Dir, states []*checkpoint.State, screen io.Writer) []finding {
-	store, err := filestore.Open(dir.FS, dir.Root)
-	if err != nil {
-		return []finding{{"store", "problem", err.Error(), ""}}
-	}
+	store := filestore.At(dir.FS, dir.Root)
 	var list []finding
 	whole, some := 0, states[:min(len(states), doctorSessions)]
 	step, done := progress(screen, len(some), "reading checkpoints")
+	planted := map[string]bool{} // sessions share work trees
 	for _, s := range some {
 		step()
+		for _, said := range (lookup.Folder{Dir: dir}).Planted(s) {
+			if !planted[said] {
+				list = append(list, finding{"planted", "note", said, "it is not used; see who put it there"})
+			}
+			planted[said] = true
+		}
 		metas, err := store.List(ctx, s.Key)
 		if err != nil {
 			list = append(list, finding{"store", "problem", err.Error(), "mend the folder, or move it away: the daemon makes a new one"})
@@ -202,7 +209,7 @@ func diagnoseStore(ctx context.Context, dir statedir.Dir, states []*checkpoint.S
 		for _, m := range metas {
 			data, err := store.Get(ctx, s.Key, m.Number)
 			if err == nil {
-				_, err = checkpoint.Decode(data)
+				_, err = checkpoint.DecodeIn(s.Key.Dir(), data)
 			}
 			if err != nil {
 				list = append(list, finding{"checkpoint", "problem", fmt.Sprintf("%d of %s: %v", m.Number, s.Key, err), "older ones are used; the file can be removed"})

@@ -328,11 +328,9 @@ func copyProgram(from, to string, dryRun bool) (agent.Change, error) {
 	if dryRun {
 		return c, nil
 	}
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+	disk := vfs.OS{}
+	if err := disk.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return c, err
 	}
-	if err := vfs.Replace(vfs.OS{}, to, data); err != nil {
-		return c, err
-	}
-	return c, os.Chmod(to, 0o755)
+	return c, vfs.ReplaceMode(disk, to, data, 0o755)
 }

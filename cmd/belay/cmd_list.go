@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"belay/internal/index"
 	"belay/internal/lookup"
 	"belay/internal/statedir"
 )
@@ -39,13 +39,11 @@ Exit codes: 0 listed, 1 failed, 2 wrong flags.`,
 				return err
 			}
 			name := statedir.Name{Agent: agentName, Workspace: realFolder(workspace)}
-			list, err := folder.Sessions(cmd.Context(), name, most)
-			if children {
-				list, err = withChildren(cmd.Context(), folder, name, most)
-			}
+			all, err := index.Of(folder.Dir).States(cmd.Context())
 			if err != nil {
 				return err
 			}
+			list := lookup.Listed(all, name, most, children, time.Now())
 			list = slices.DeleteFunc(list, func(s lookup.SessionStatus) bool { // a look-up goes up to the next folder with sessions
 				return name.Workspace != "" && s.Workspace != name.Workspace && s.Child == ""
 			})
@@ -65,51 +63,30 @@ Exit codes: 0 listed, 1 failed, 2 wrong flags.`,
 	return cmd
 }
 
-// withChildren puts the sessions of its sub-agents behind each session, as far as belay has any of them: an agent may name
-// a sub-agent and tell nothing of it.
-func withChildren(ctx context.Context, folder lookup.Folder, name statedir.Name, most int) ([]lookup.SessionStatus, error) {
-	states, _, err := folder.Dir.Find(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	if most > 0 {
-		states = states[:min(most, len(states))]
-	}
-	all := []lookup.SessionStatus{}
-	for _, s := range states {
-		all = append(all, lookup.StatusOf(s, time.Now()))
-		for _, c := range s.Children {
-			found, err := folder.Sessions(ctx, statedir.Name{Agent: s.Key.Agent, Session: s.Key.Session, Child: c.ID, Workspace: s.Key.Workspace}, 0)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, found...)
-		}
-	}
-	return all, nil
-}
-
 func (a *app) showCmd() *cobra.Command {
 	var f sessionFlags
 	var number uint64
-	var asJSON, raw bool
+	var asJSON, raw, copied bool
+	var copyNumber int
 	cmd := &cobra.Command{
 		Use:     "show",
 		GroupID: groupSessions,
 		Short:   "Show a session and its newest checkpoint",
 		Long: `Shows a session and its newest whole checkpoint, or the one with --number, and lists the others. The line with the machine's
-copy of the state is left out; --raw prints the checkpoint's file, byte for byte, and nothing else. Without --session it takes
-this folder's newest session that did not end cleanly.
+copy of the state is left out; --raw prints the checkpoint's file, byte for byte, and nothing else; --mirror prints the copy of the
+transcript, and an exact one has its secrets in it. Without --session it takes this folder's newest session that did not end
+cleanly.
 
   belay show --session 3f0c...
   belay show --session 3f0c... --number 41 --json
   belay show --session 3f0c... --raw > 41.md
+  belay show --session 3f0c... --mirror > transcript.jsonl
 
 Exit codes: 0 shown, 1 failed, 2 wrong flags, 3 no such session or checkpoint.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if raw && asJSON {
-				return &usage{what: "--raw and --json: one of the two"}
+			if raw && asJSON || copied && (raw || asJSON) {
+				return &usage{what: "--raw, --json and --mirror: one of them"}
 			}
 			folder, err := a.folder()
 			if err != nil {
@@ -123,9 +100,12 @@ Exit codes: 0 shown, 1 failed, 2 wrong flags, 3 no such session or checkpoint.`,
 			if err != nil {
 				return a.elsewhere(cmd.Context(), f, err)
 			}
+			warnPlanted(cmd.ErrOrStderr(), s.Planted)
 			switch {
 			case asJSON:
 				return printJSON(cmd.OutOrStdout(), s)
+			case copied:
+				return printMirror(cmd.OutOrStdout(), folder, s, copyNumber)
 			case raw && s.Text == "":
 				return &coded{fmt.Errorf("session %s: no whole checkpoint yet", s.Session.SessionID), exitNotFound, "belay recover shows what the journal and the transcript hold."}
 			case raw:
@@ -139,6 +119,8 @@ Exit codes: 0 shown, 1 failed, 2 wrong flags, 3 no such session or checkpoint.`,
 	cmd.Flags().Uint64Var(&number, "number", 0, "checkpoint number (default: the newest whole one)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&raw, "raw", false, "print the checkpoint's file as it is")
+	cmd.Flags().BoolVar(&copied, "mirror", false, "print the copy of the transcript")
+	cmd.Flags().IntVar(&copyNumber, "copy", 0, "with --mirror: the older copy of this number, from before the transcript was replaced")
 	return cmd
 }
 

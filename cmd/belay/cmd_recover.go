@@ -71,6 +71,7 @@ func (a *app) recover(cmd *cobra.Command, f recoverFlags) error {
 	if err != nil {
 		return err
 	}
+	q.Planted = func(list []string) { warnPlanted(cmd.ErrOrStderr(), list) }
 	r, err := folder.Recover(cmd.Context(), q)
 	if errors.Is(err, lookup.ErrNotFound) && f.transcript != "" && f.session == "" {
 		return &coded{err, exitNotFound, "Say whose it is: --agent " + strings.Join(agentNames(), ", ") + "."}

@@ -68,6 +68,11 @@ func (a *app) sessionStatus(cmd *cobra.Command, f sessionFlags, asJSON bool) err
 	default:
 		return a.elsewhere(cmd.Context(), f, err)
 	}
+	if folder, ferr := a.folder(); ferr == nil {
+		if found, _, ferr := folder.Dir.Find(cmd.Context(), name); ferr == nil && len(found) > 0 {
+			warnPlanted(cmd.ErrOrStderr(), folder.Planted(found[0]))
+		}
+	}
 	if asJSON {
 		return errors.Join(printJSON(cmd.OutOrStdout(), st), err)
 	}

@@ -17,6 +17,7 @@ import (
 	"belay/checkpoint"
 	"belay/internal/daemon"
 	"belay/internal/lookup"
+	"belay/internal/redact"
 	"belay/internal/statedir"
 	"belay/internal/wire"
 	"belay/recovery"
@@ -87,11 +88,11 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 		return exitOK // `belay list | head`: the reader has what it wanted
 	}
 	code, hint := explain(err, cmd)
-	for line := range strings.SplitSeq(err.Error(), "\n") { // several faults are several lines
+	for line := range strings.SplitSeq(redact.Text(err.Error()), "\n") { // several faults are several lines
 		fmt.Fprintf(errOut, "belay: %s\n", printable(line))
 	}
 	if hint != "" {
-		fmt.Fprintln(errOut, hint)
+		fmt.Fprintln(errOut, printableText(redact.Text(hint)))
 	}
 	return code
 }

@@ -34,7 +34,11 @@ func printStatus(w io.Writer, st daemon.Status) {
 		line("set aside", "%s after %s: %s", s.Session, count(s.Failures, "failure"), s.Reason)
 	}
 	if st.Journal.Error != "" {
-		line("journal", "FAILING since %s: %s", clock(st.Journal.Since), st.Journal.Error)
+		what := "FAILING"
+		if st.Journal.Full {
+			what = "disk full"
+		}
+		line("journal", "%s since %s: %s", what, clock(st.Journal.Since), st.Journal.Error)
 		line("", "%s in memory only, %d lost", count(st.Journal.Held, "record"), st.Journal.Dropped)
 	} else {
 		line("journal", "well, record %d is on disk", st.Journal.Stored)

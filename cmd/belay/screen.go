@@ -7,9 +7,13 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
+
+	"belay/recovery"
 )
 
 // usualWidth is taken for a terminal that does not say how wide it is.
@@ -50,10 +54,37 @@ func printableText(s string) string {
 }
 
 func visible(r rune) rune {
-	if unicode.IsPrint(r) || r == '\u200d' { // a joiner holds emoji together
+	switch {
+	case r == '\u200d' || r >= '\ufe00' && r <= '\ufe0f':
+		return -1 // they join and dress emoji, which are told apart without them
+	case unicode.IsPrint(r) && !recovery.Hidden(r):
 		return r
 	}
 	return unicode.ReplacementChar
+}
+
+// escapeHidden writes what is not to be seen in a JSON document, which can only stand in its strings, as \uXXXX.
+func escapeHidden(doc string) string {
+	var b strings.Builder
+	last := 0
+	for i, r := range doc {
+		if r == '\n' || unicode.IsPrint(r) && !recovery.Hidden(r) {
+			continue
+		}
+		b.WriteString(doc[last:i])
+		for _, u := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&b, `\u%04x`, u)
+		}
+		last = i + utf8.RuneLen(r)
+	}
+	return b.String() + doc[last:]
+}
+
+// warnPlanted names what looks like belay's own and is not.
+func warnPlanted(w io.Writer, list []string) {
+	for _, said := range list {
+		fmt.Fprintf(w, "belay: not used: %s\n", printable(said))
+	}
 }
 
 // short cuts a text to so many characters. 0 is no limit.

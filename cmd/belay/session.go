@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"belay/checkpoint"
+	"belay/internal/agent"
 	"belay/internal/agent/all"
+	"belay/internal/index"
 	"belay/internal/lookup"
 	"belay/internal/statedir"
 )
@@ -54,7 +57,7 @@ func agentNames() []string {
 
 // name gives the session that the flags mean. Without a session id it is one of this folder.
 func (f *sessionFlags) name() (statedir.Name, error) {
-	n := statedir.Name{Agent: f.agent, Session: f.session, Child: f.child, Workspace: f.workspace}
+	n := statedir.Name{Agent: agent.Text(f.agent), Session: agent.Text(f.session), Child: agent.Text(f.child), Workspace: f.workspace}
 	if n.Workspace == "" {
 		wd, err := os.Getwd()
 		if err != nil {
@@ -66,7 +69,8 @@ func (f *sessionFlags) name() (statedir.Name, error) {
 	return n, nil
 }
 
-// realFolder is the real path of a folder; of one that is not there (any more) it is the absolute name. Empty stays empty.
+// realFolder is the real path of a folder, as keys hold it; of one that is not there (any more) it is the absolute name. Empty
+// stays empty.
 func realFolder(path string) string {
 	if path == "" {
 		return ""
@@ -75,9 +79,9 @@ func realFolder(path string) string {
 		path = abs
 	}
 	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
+		return agent.Text(real)
 	}
-	return path
+	return agent.Text(path)
 }
 
 // elsewhere adds to "no such session" where there is one: an id that is no UUID belongs to a folder.
@@ -102,12 +106,12 @@ func (a *app) completeSessions(cmd *cobra.Command, _ []string, _ string) ([]stri
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
-	list, err := f.Sessions(cmd.Context(), statedir.Name{}, 50)
+	all, err := index.Of(f.Dir).States(cmd.Context())
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
 	var ids []string
-	for _, s := range list {
+	for _, s := range lookup.Listed(all, statedir.Name{}, 50, false, time.Now()) {
 		ids = append(ids, printable(s.SessionID)+"\t"+printable(s.Agent+": "+s.Title))
 	}
 	return ids, cobra.ShellCompDirectiveNoFileComp

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"unicode/utf8"
 
 	"belay/checkpoint"
 	"belay/internal/redact"
@@ -12,21 +13,31 @@ import (
 
 // CleanEvent gives an event without secrets in any of its words. Paths stay as they are, because they are opened.
 func CleanEvent(e checkpoint.Event) checkpoint.Event {
-	e.Key = CleanKey(e.Key)
+	e.Key, e.Workspace = CleanKey(e.Key), Text(e.Workspace)
 	clean(&e.ID, &e.Turn, &e.Text, &e.Source, &e.Reason, &e.Call, &e.Name, &e.Input, &e.Output, &e.Child, &e.ChildName, &e.Parent, &e.Model, &e.Mode)
 	return e
 }
 
-// CleanKey gives a key without secrets. The same id gives the same key.
+// CleanKey gives a key without secrets. The same id gives the same key, now and when it comes back out of a file.
 func CleanKey(k checkpoint.Key) checkpoint.Key {
 	clean(&k.Agent, &k.Account, &k.Session, &k.Child)
+	k.Workspace = Text(k.Workspace)
 	return k
+}
+
+// Text is a string as JSON keeps it: each byte that is no UTF-8 becomes U+FFFD. What names a session must be so from the
+// beginning, or the session has another name, and another folder, when it is read back.
+func Text(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return string([]rune(s))
 }
 
 func clean(words ...*string) {
 	for _, w := range words {
 		if *w != "" {
-			*w = redact.Text(*w)
+			*w = redact.Text(Text(*w))
 		}
 	}
 }

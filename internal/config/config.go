@@ -140,6 +140,16 @@ func (c *Config) Values() []Value {
 	return all
 }
 
+// KeyDir is the folder of the key with which exact mirrors are encrypted: beside the settings, not beside what it opens.
+// Empty when there is no home.
+func KeyDir(getenv func(string) string) string {
+	base := xdg(getenv, "XDG_CONFIG_HOME", ".config")
+	if base == "" {
+		return ""
+	}
+	return filepath.Join(base, "belay", "keys")
+}
+
 // Lookup gives a function like os.Getenv over a list like os.Environ's.
 func Lookup(environ []string) func(string) string {
 	return func(name string) string {

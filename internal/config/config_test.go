@@ -61,7 +61,7 @@ func TestDefaults(t *testing.T) {
 		{"spool.age", s.Spool.Age, 7 * 24 * time.Hour},
 		{"journal.segment", s.Journal.Segment, Size(16 << 20)},
 		{"journal.memory", s.Journal.Memory, Size(4 << 20)},
-		{"mirror.enabled", s.Mirror.Enabled, true},
+		{"mirror", s.Mirror, "redacted"},
 		{"watch.notify", s.Watch.Notify, true},
 		{"watch.poll", s.Watch.Poll, time.Second},
 		{"watch.poll_max", s.Watch.PollMax, 30 * time.Second},
@@ -71,7 +71,7 @@ func TestDefaults(t *testing.T) {
 		{"log.files", s.Log.Files, 3},
 		{"idle.exit", s.Idle.Exit, time.Hour},
 		{"limits.connections", s.Limits.Connections, 512},
-		{"limits.sessions_per_minute", s.Limits.SessionsPerMinute, 600},
+		{"limits.sessions_per_minute", s.Limits.SessionsPerMinute, 5000},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s = %v, want %v", c.name, c.got, c.want)
@@ -117,7 +117,7 @@ retention: {bytes: 128 mb, age: 2w, total_bytes: 3145728000}
 recovery:
   roles: [user, assistant]
   max_bytes: 1e3
-mirror: {enabled: false}
+mirror: off
 log: {level: }
 heartbeat: {every: "*/5 * * * *"}
 `), Env: []string{"BELAY_SPOOL_BYTES=1MiB", "BELAY_WATCH_NOTIFY=false", "PATH=/bin", "BELAY_SESSION=x", "BELAY_CONFIG=x", "BELAY_INTERNAL=1", "BELAY_OTHER_THING=1"}})
@@ -134,7 +134,7 @@ heartbeat: {every: "*/5 * * * *"}
 		{"retention.total_bytes", "3000MB", c.Retention.TotalBytes},
 		{"recovery.roles", "user assistant", strings.Join(c.Recovery.Roles, " ")},
 		{"recovery.max_bytes", "1000", c.Recovery.MaxBytes},
-		{"mirror.enabled", "false", c.Mirror.Enabled},
+		{"mirror", "off", c.Mirror},
 		{"log.level", "info", c.Log.Level},
 		{"heartbeat.every", "*/5 * * * *", c.Heartbeat.Every},
 		{"spool.bytes", "1MB", c.Spool.Bytes},

@@ -45,7 +45,7 @@ type Settings struct {
 		Count      int           `koanf:"count" default:"50" min:"1" help:"Checkpoints kept of a session; never without the last good FULL."`
 		Bytes      Size          `koanf:"bytes" default:"64MB" min:"1MB" atmost:"retention.total_bytes" help:"Bytes of checkpoints kept of a session."`
 		Age        time.Duration `koanf:"age" default:"30d" min:"1h" help:"How long checkpoints are kept."`
-		TotalBytes Size          `koanf:"total_bytes" default:"2GB" min:"1MB" help:"Bytes kept of all sessions together."`
+		TotalBytes Size          `koanf:"total_bytes" default:"2GB" min:"1MB" help:"Bytes kept of all sessions together: checkpoints, mirrors and states. The oldest go first; the last good FULL of each stays."`
 	} `koanf:"retention"`
 
 	Spool struct {
@@ -58,9 +58,7 @@ type Settings struct {
 		Memory  Size `koanf:"memory" default:"4MB" min:"64KB" max:"1GB" help:"Events kept in memory while the journal's disk fails."`
 	} `koanf:"journal"`
 
-	Mirror struct {
-		Enabled bool `koanf:"enabled" default:"true" help:"Whether a compressed copy of each transcript is kept, without secrets."`
-	} `koanf:"mirror"`
+	Mirror string `koanf:"mirror" default:"redacted" oneof:"redacted,exact,off" help:"Whether a compressed copy of each transcript is kept: without secrets, or exact and encrypted, or none."`
 
 	Watch struct {
 		Notify  bool          `koanf:"notify" default:"true" help:"Whether the kernel's change events are used; polling goes on in any case."`
@@ -84,6 +82,6 @@ type Settings struct {
 
 	Limits struct {
 		Connections       int `koanf:"connections" default:"512" min:"8" max:"100000" help:"Most connections to the socket at a time."`
-		SessionsPerMinute int `koanf:"sessions_per_minute" default:"600" min:"1" help:"Most new sessions in a minute."`
+		SessionsPerMinute int `koanf:"sessions_per_minute" default:"5000" min:"1" help:"Most new sessions in a minute."`
 	} `koanf:"limits"`
 }

@@ -114,13 +114,13 @@ func (d *Daemon) choose(ctx context.Context, b *briefing, self *checkpoint.State
 	b.about = nil
 	set := d.set.Load()
 	now := time.Now()
-	list, known := d.candidates(ctx, b.to, self.Workspace)
-	saved, err := d.dir.Recent(ctx, b.to.Agent, self.Workspace, now.Add(-set.AdoptWindow))
+	list, active := d.candidates(ctx, b.to, self.Workspace)
+	saved, err := d.dir.Recent(ctx, b.to.Agent, self.Workspace, now.Add(-set.AdoptWindow), active)
 	if err != nil {
 		d.log.Warn("look for a predecessor", zap.Error(err))
 	}
 	for _, s := range saved {
-		if !known[s.Key] && !empty(s) {
+		if !empty(s) {
 			lookup.NoticeDeath(s, now)
 			list = append(list, lookup.Candidate(s))
 		}
@@ -156,13 +156,27 @@ func (d *Daemon) dead(ctx context.Context, key checkpoint.Key) *checkpoint.State
 	return state
 }
 
-// candidates asks the active sessions of a workspace, and says which sessions are active at all.
-func (d *Daemon) candidates(ctx context.Context, self checkpoint.Key, workspace string) ([]recovery.Candidate, map[checkpoint.Key]bool) {
-	known := map[checkpoint.Key]bool{}
+// face is what a session shows to all others, so that a start need not ask a thousand of them.
+type face struct {
+	workspace string
+	blank     bool // nothing is to be told of it, and no process of it lives
+}
+
+// show brings a session's face up to date. It runs in the goroutine, before anybody hears of what changed.
+func (s *session) show() {
+	now := face{s.state.Workspace, empty(s.state) && (s.state.Proc == nil || !s.state.Live)}
+	if old := s.face.Load(); old == nil || *old != now {
+		s.face.Store(&now)
+	}
+}
+
+// candidates asks the active sessions of a workspace, and gives the folders of all that are active.
+func (d *Daemon) candidates(ctx context.Context, self checkpoint.Key, workspace string) ([]recovery.Candidate, map[string]bool) {
+	active := map[string]bool{}
 	var list []recovery.Candidate
 	for _, s := range d.active() {
-		known[s.key] = true
-		if s.key.Agent != self.Agent || s.key == self {
+		active[s.folder] = true
+		if f := s.face.Load(); s.key.Agent != self.Agent || s.key == self || f.workspace != workspace || f.blank {
 			continue
 		}
 		c, ok := ask(ctx, s, func(s *session) *recovery.Candidate {
@@ -179,7 +193,7 @@ func (d *Daemon) candidates(ctx context.Context, self checkpoint.Key, workspace 
 			list = append(list, *c)
 		}
 	}
-	return list, known
+	return list, active
 }
 
 // claimDeath lets one session alone tell of a predecessor's death: from then on that is journalled, as given.

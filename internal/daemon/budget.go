@@ -3,34 +3,125 @@ package daemon
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 
 	"belay/checkpoint"
+	"belay/internal/mirror"
 	"belay/internal/statedir"
 )
 
-// countEvery is after how many checkpoints the total is looked at, beside each heartbeat.
-const countEvery = 200
-
-// countPut looks at the total after every so many checkpoints.
-func (d *Daemon) countPut() {
-	if d.counts.puts.Add(1) != countEvery {
-		return
-	}
-	d.wait.Go(func() {
-		if err := d.keepTotal(d.life); err != nil && d.life.Err() == nil {
-			d.log.Warn("keep the total budget", zap.Error(err))
-		}
-	})
+// budget bounds what all sessions together keep: checkpoints, mirrors and saved states. The folder is measured at the start
+// and at each heartbeat; between these it is counted as it changes, on the high side, so that the bound holds at every moment.
+type budget struct {
+	kept     atomic.Int64  // bytes, those included that are about to be written
+	flying   atomic.Int64  // of kept: checkpoints that are about to be written
+	put      atomic.Int64  // bytes of all checkpoints ever put
+	puts     atomic.Int64  // checkpoints since it was measured
+	tight    atomic.Bool   // nothing is left to take from sessions at rest: the active ones cut themselves
+	measured chan struct{} // closed when it was measured for the first time
+	turn     chan struct{} // a place for the one that measures
 }
 
-// keepTotal bounds the checkpoints of all sessions together. Sessions whose newest checkpoint is oldest are cut to their
-// last good FULL first. An active session is not touched here, since a checkpoint of it may be under way: while the total
-// is over the bound each one cuts itself before its next checkpoint.
-func (d *Daemon) keepTotal(ctx context.Context) error {
-	d.counts.puts.Store(0)
+// Room is made when more than highShare of the bound is kept, down to lowShare, so that it is seldom made. What is counted
+// only after it was written (mirrors), and half-made states, have the rest. While it is tight, countEvery checkpoints go by
+// before the folder is measured again.
+const (
+	highShare  = 31.0 / 32
+	lowShare   = 30.0 / 32
+	countEvery = 200
+)
+
+func newBudget() *budget {
+	return &budget{measured: make(chan struct{}), turn: make(chan struct{}, 1)}
+}
+
+// makeRoom takes size bytes of the total for a checkpoint that is about to be put, and makes room for them first. The caller
+// says with landed how it went.
+func (d *Daemon) makeRoom(ctx context.Context, size int64) error {
+	b := d.budget
+	select {
+	case <-b.measured:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	b.flying.Add(size)
+	b.put.Add(size)
+	b.kept.Add(size)
+	if !d.over(highShare) {
+		return nil
+	}
+	if b.tight.Load() && b.puts.Load() < countEvery {
+		return nil // the last good FULL of every session, and one more: the session's own pruning has made what room there is
+	}
+	if err := d.keepTotal(ctx); err != nil {
+		d.log.Warn("keep the total budget", zap.Error(err)) // no reason to lose a checkpoint
+	}
+	return nil
+}
+
+// landed says that a checkpoint for which room was made is in the store, or will not be.
+func (d *Daemon) landed(size int64, err error) {
+	d.budget.flying.Add(-size)
+	d.budget.puts.Add(1)
+	if err != nil {
+		d.budget.kept.Add(-size)
+	}
+}
+
+// grown counts what a mirror or a state has grown by, after the fact.
+func (d *Daemon) grown(bytes int64) {
+	d.budget.kept.Add(bytes)
+	if bytes <= 0 || !d.over(highShare) || d.budget.tight.Load() {
+		return
+	}
+	select {
+	case d.overfull <- struct{}{}:
+	default: // it is told already
+	}
+}
+
+// over says that more than a share of the bound is kept.
+func (d *Daemon) over(share float64) bool {
 	most := d.set.Load().TotalBytes
+	return most > 0 && float64(d.budget.kept.Load()) > float64(most)*share
+}
+
+// followBudget measures the folder once, and makes room when mirrors have grown.
+func (d *Daemon) followBudget(ctx context.Context) {
+	for {
+		if err := d.keepTotal(ctx); err != nil && ctx.Err() == nil {
+			d.log.Warn("keep the total budget", zap.Error(err))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.overfull:
+		}
+	}
+}
+
+// keepTotal measures what all sessions keep and, when that is over the bound, makes room: the session whose files are oldest
+// is cut to its last good FULL and its state, then the next. Where sessions at rest have no more to give, the active ones
+// cut themselves, but for the mirror that they write.
+func (d *Daemon) keepTotal(ctx context.Context) error {
+	b := d.budget
+	select {
+	case b.turn <- struct{}{}:
+		defer func() { <-b.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() {
+		select {
+		case <-b.measured:
+		default:
+			close(b.measured) // also when it could not be read: then there is nothing to count
+		}
+	}()
+	b.puts.Store(0)
+	flying, put := b.flying.Load(), b.put.Load()
 	usage, err := d.dir.Usage(ctx)
 	if err != nil {
 		return err
@@ -39,34 +130,102 @@ func (d *Daemon) keepTotal(ctx context.Context) error {
 	for _, u := range usage {
 		total += u.Bytes
 	}
-	defer func() {
-		d.counts.kept.Store(total)
-		d.counts.tight.Store(most > 0 && total > most)
-	}()
-	if most <= 0 || total <= most {
+	// What was under way may have been measured or not: it counts once more, until the next time.
+	total += flying + b.put.Load() - put
+	b.kept.Store(total)
+	if !d.over(highShare) {
+		b.tight.Store(false)
 		return nil
 	}
 	slices.SortFunc(usage, func(a, b statedir.Usage) int { return a.Newest.Compare(b.Newest) })
-	before := total
-	for _, u := range usage {
-		if total <= most || ctx.Err() != nil {
-			break
+	for _, cut := range []func(context.Context, statedir.Usage) error{d.cut, d.cutActive} {
+		for _, u := range usage {
+			if !d.over(lowShare) || ctx.Err() != nil {
+				break
+			}
+			if err := cut(ctx, u); err != nil {
+				return err
+			}
 		}
-		key, ok := d.dir.KeyOf(u)
-		if !ok || d.isActive(key) {
-			continue
-		}
-		if err := d.pruneTo(ctx, key, checkpoint.Policy{Bytes: 1}); err != nil {
-			return err
-		}
-		total -= u.Bytes - d.dir.Size(u)
 	}
-	d.log.Info("checkpoints went for the total budget", zap.Int64("bytes", before-total), zap.Int64("kept", total))
+	b.tight.Store(d.over(highShare))
+	d.log.Info("checkpoints and mirrors went for the total budget", zap.Int64("bytes", total-b.kept.Load()), zap.Int64("kept", b.kept.Load()))
 	return nil
 }
 
-func (d *Daemon) isActive(key checkpoint.Key) bool {
+// cut leaves of a session at rest what is never taken.
+func (d *Daemon) cut(ctx context.Context, u statedir.Usage) error {
+	key, ok := d.dir.KeyOf(u)
+	if !ok || !d.hold(key) {
+		return nil
+	}
+	defer d.letGo(key)
+	if err := d.pruneTo(ctx, key, checkpoint.Policy{Bytes: 1}); err != nil {
+		return err
+	}
+	left := d.dir.Size(u)
+	if err := mirror.Forget(d.opt.FS, d.dir.Session(key)); err != nil {
+		return err
+	}
+	d.budget.kept.Add(d.dir.Size(u) - left) // pruneTo counted the rest
+	return nil
+}
+
+// cutActive has an active session cut itself, and waits for it. One that writes a checkpoint does so before it writes.
+func (d *Daemon) cutActive(ctx context.Context, u statedir.Usage) error {
+	key, ok := d.dir.KeyOf(u)
+	d.mu.Lock()
+	s := d.mu.sessions[key]
+	d.mu.Unlock()
+	if !ok || s == nil {
+		return nil
+	}
+	done := make(chan struct{})
+	if !s.do(ctx, func() { s.trim(done) }) {
+		return ctx.Err()
+	}
+	select {
+	case <-done:
+	case <-s.done:
+	case <-ctx.Done():
+	}
+	return ctx.Err()
+}
+
+// trim leaves the last good FULL in the store, unless a checkpoint is being written; that one waits meanwhile. It closes done
+// when that is so.
+func (s *session) trim(done chan<- struct{}) {
+	if s.trimming || s.due != nil && s.due.busy {
+		close(done)
+		return
+	}
+	s.trimming = true
+	s.work.Go(func() {
+		defer close(done)
+		err := s.d.pruneTo(s.d.life, s.key, checkpoint.Policy{Bytes: 1})
+		s.do(s.d.life, func() {
+			s.trimming = false
+			if err != nil {
+				s.d.log.Warn("prune", zap.Stringer("session", s.key), zap.Error(err))
+			}
+		})
+	})
+}
+
+// hold keeps a session out of memory while its files are cut; false when it is in memory.
+func (d *Daemon) hold(key checkpoint.Key) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.mu.sessions[key] != nil
+	if d.mu.sessions[key] != nil || d.mu.cut[key] != nil {
+		return false
+	}
+	d.mu.cut[key] = make(chan struct{})
+	return true
+}
+
+func (d *Daemon) letGo(key checkpoint.Key) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	close(d.mu.cut[key])
+	delete(d.mu.cut, key)
 }

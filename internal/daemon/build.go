@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -43,7 +44,7 @@ func (s *session) lateText() uint64 {
 // advance brings what is due one step further. It runs after everything that happened to the session.
 func (s *session) advance() {
 	b := s.due
-	if b == nil || b.busy {
+	if b == nil || b.busy || s.trimming {
 		return
 	}
 	if s.state.Transcript != "" && s.agent != nil {
@@ -95,7 +96,11 @@ func (s *session) store(ctx context.Context, c *checkpoint.Checkpoint) error {
 		m := c.Meta()
 		m.Bytes = int64(len(data))
 		s.prune(ctx, m.Bytes)
+		if err := s.d.makeRoom(ctx, m.Bytes); err != nil {
+			return err
+		}
 		err = s.d.store.Put(ctx, s.key, m, data)
+		s.d.landed(m.Bytes, err)
 		if !errors.Is(err, checkpoint.ErrExists) || try == 3 {
 			return err
 		}
@@ -111,7 +116,7 @@ func (s *session) store(ctx context.Context, c *checkpoint.Checkpoint) error {
 // failure is told, and is no failure of the checkpoint.
 func (s *session) prune(ctx context.Context, room int64) {
 	policy := s.d.set.Load().Retention
-	if s.d.counts.tight.Load() {
+	if s.d.budget.tight.Load() {
 		policy.Bytes = 1 // all sessions together hold too much: the last good FULL stays
 	}
 	if err := s.d.pruneTo(ctx, s.key, policy.Room(room)); err != nil {
@@ -128,14 +133,41 @@ func (d *Daemon) pruneTo(ctx context.Context, key checkpoint.Key, p checkpoint.P
 		if err := d.store.Delete(ctx, key, n); err != nil {
 			return fmt.Errorf("checkpoint %d: %w", n, err)
 		}
+		i := slices.IndexFunc(list, func(m checkpoint.Meta) bool { return m.Number == n }) // Prune gives numbers of the list
+		d.budget.kept.Add(-list[i].Bytes)
 	}
 	return nil
+}
+
+// adopt folds in the checkpoints that reached the store while the journal did not hear of it any more: the last daemon ended
+// between the two. What they hold is not taken again.
+func (s *session) adopt() {
+	list, err := s.d.store.List(s.d.life, s.key)
+	if err != nil {
+		return // the store's fault is told by the next write; a number that is taken is passed then
+	}
+	for _, m := range slices.Backward(list) { // oldest first
+		if m.Number <= s.state.LastNumber {
+			continue
+		}
+		data, err := s.d.store.Get(s.d.life, s.key, m.Number)
+		var c *checkpoint.Checkpoint
+		if err == nil {
+			c, err = checkpoint.DecodeIn(s.key.Dir(), data)
+		}
+		if err != nil {
+			s.d.log.Warn("a checkpoint of which the journal does not know", zap.Stringer("session", s.key), zap.Uint64("number", m.Number), zap.Error(err))
+			continue
+		}
+		t := c.Taken()
+		s.note(checkpoint.Event{Kind: checkpoint.EventCheckpoint, Taken: &t})
+	}
 }
 
 // wrote folds in how a build ended.
 func (s *session) wrote(b *build, c *checkpoint.Checkpoint, err error) {
 	s.due = nil
-	t := c.Taken(b.decision.Both)
+	t := c.Taken()
 	if err != nil {
 		t.Failed = err.Error()
 	}
@@ -152,7 +184,6 @@ func (s *session) wrote(b *build, c *checkpoint.Checkpoint, err error) {
 	s.d.log.Info("checkpoint", zap.Stringer("session", s.key), zap.Uint64("number", c.Number), zap.String("kind", string(c.Level)),
 		zap.String("cause", string(c.Cause)))
 	s.d.counts.taken.Add(1)
-	s.d.countPut()
 	rest := s.waiters[:0]
 	for _, w := range s.waiters {
 		if w.after <= t.News {

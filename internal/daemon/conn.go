@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"belay/internal/redact"
 	"belay/internal/wire"
 )
 
@@ -28,7 +29,7 @@ const (
 func (d *Daemon) serve(ctx context.Context, l net.Listener) {
 	var conns sync.WaitGroup
 	defer conns.Wait()
-	places := make(chan struct{}, d.opt.Connections)
+	all := newCrowd(d.opt.Connections)
 	for {
 		c, err := l.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -50,16 +51,20 @@ func (d *Daemon) serve(ctx context.Context, l net.Listener) {
 			_ = c.Close() // not one of ours: nothing is owed to it
 			continue
 		}
-		select {
-		case places <- struct{}{}:
-		default:
+		t := &talker{UnixConn: u}
+		idlest, ok := all.admit(t, time.Since(d.started))
+		if !ok {
 			d.counts.refused.Add(1)
 			_ = c.Close() // the client's event goes to the spool
 			continue
 		}
+		if idlest != nil {
+			d.counts.putOut.Add(1)
+			_ = idlest.CloseRead() // what it has sent by now is still read and answered
+		}
 		conns.Go(func() {
-			defer func() { <-places }()
-			d.converse(u)
+			defer all.leave(t)
+			d.converse(t)
 		})
 	}
 }
@@ -92,7 +97,7 @@ func (a *answer) tell(ok bool) {
 }
 
 // converse reads requests and writes their answers in order; requests are pipelined.
-func (d *Daemon) converse(c *net.UnixConn) {
+func (d *Daemon) converse(c *talker) {
 	ctx, cancel := context.WithCancel(d.talk)
 	defer cancel()
 	// When the daemon stops or the writer gives up: the reader ends, and a client that does not read is not waited for.
@@ -119,13 +124,14 @@ func (d *Daemon) converse(c *net.UnixConn) {
 	}
 }
 
-func (d *Daemon) readRequests(ctx context.Context, c net.Conn, answers chan<- *answer) error {
+func (d *Daemon) readRequests(ctx context.Context, c *talker, answers chan<- *answer) error {
 	r := bufio.NewReaderSize(c, 16<<10)
 	cl := &client{}
 	for {
 		if _, err := r.Peek(1); err != nil {
-			return err // between requests a client may be silent for as long as it likes
+			return err // between requests a client may be silent for as long as its place is not needed
 		}
+		c.begin()
 		if err := c.SetReadDeadline(time.Now().Add(d.times.frameBudget)); err != nil {
 			return err
 		}
@@ -137,6 +143,8 @@ func (d *Daemon) readRequests(ctx context.Context, c net.Conn, answers chan<- *a
 				a.tell(false)
 				return ctx.Err()
 			}
+		} else {
+			c.end(time.Since(d.started))
 		}
 		if err != nil {
 			return err
@@ -246,7 +254,7 @@ func (d *Daemon) readPayload(ctx context.Context, r *bufio.Reader, req *wire.Req
 }
 
 // writeAnswers writes until the channel is closed or the client no longer reads.
-func (d *Daemon) writeAnswers(ctx context.Context, c net.Conn, answers <-chan *answer) {
+func (d *Daemon) writeAnswers(ctx context.Context, c *talker, answers <-chan *answer) {
 	w := bufio.NewWriterSize(c, 16<<10)
 	for a := range answers {
 		var err error
@@ -268,6 +276,7 @@ func (d *Daemon) writeAnswers(ctx context.Context, c net.Conn, answers <-chan *a
 			d.stream(ctx, c, a.stream)
 			return
 		}
+		c.end(time.Since(d.started))
 	}
 }
 
@@ -334,5 +343,5 @@ func (d *Daemon) stream(ctx context.Context, c net.Conn, lines <-chan []byte) {
 }
 
 func failure(code, message, hint string) *answer {
-	return &answer{reply: wire.Reply{Code: code, Message: message, Hint: hint}}
+	return &answer{reply: wire.Reply{Code: code, Message: redact.Text(message), Hint: redact.Text(hint)}}
 }

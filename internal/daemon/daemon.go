@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -23,7 +24,9 @@ import (
 	"belay/checkpoint/journal"
 	"belay/heartbeat"
 	"belay/internal/mirror"
+	"belay/internal/redact"
 	"belay/internal/statedir"
+	"belay/internal/vfs"
 	"belay/watch"
 )
 
@@ -40,6 +43,8 @@ type Daemon struct {
 	watch     *watch.Watcher
 	beats     *heartbeat.Heart
 	codec     *mirror.Codec
+	key       *mirror.Key // of exact mirrors
+	keyless   string      // why there is none although it is wanted
 	started   time.Time
 	ready     chan struct{}   // closed when the journal was replayed: requests wait for it
 	life      context.Context // of the sessions: ends after the last checkpoint of a stop
@@ -56,6 +61,7 @@ type Daemon struct {
 	drain     sync.Mutex    // one drain at a time: its files are in order
 	builds    chan struct{} // a place for each checkpoint that is being written
 	big       chan struct{} // a place for each big payload
+	naming    chan struct{} // a place for the one that writes the list of active sessions
 
 	mu struct {
 		sync.Mutex
@@ -63,33 +69,38 @@ type Daemon struct {
 		paths    map[string]map[checkpoint.Key]bool // transcripts and who reads them
 		procs    map[checkpoint.Proc]bool           // processes that are waited for
 		claimed  map[checkpoint.Key]bool            // predecessors whose death is being told right now
+		cut      map[checkpoint.Key]chan struct{}   // whose files are being cut: closed when that is done
 		subs     map[*subscriber]bool
 		newest   []time.Time // starts of new sessions in the last minute
 		trips    int         // the degraded spell that a starting session was told of
 		stopping bool
 	}
-	counts counters
+	counts   counters
+	budget   *budget
+	overfull chan struct{} // told when mirrors have grown past what is allowed
 }
 
 type counters struct {
-	events, taken, badFrames, cutFrames, refused, dropped, lost, panics, ticks atomic.Int64
-	kept, puts                                                                 atomic.Int64 // bytes of all checkpoints when last counted; checkpoints since
-	tight, draining                                                            atomic.Bool
-	decisions                                                                  sync.Map // code -> *atomic.Int64
-	lastLive                                                                   atomic.Int64
+	events, taken, badFrames, cutFrames, refused, putOut, dropped, lost, panics, ticks atomic.Int64
+	draining                                                                           atomic.Bool
+	decisions                                                                          sync.Map // code -> *atomic.Int64
+	lastLive                                                                           atomic.Int64
 }
 
 // New checks the options; nothing is opened before Run.
 func New(opt Options) *Daemon {
+	opt.FS = vfs.Within(opt.FS, opt.StateDir)
 	d := &Daemon{opt: opt, set: new(atomic.Pointer[Options]), times: usualTimes(), log: opt.Log,
 		dir: statedir.Dir{Root: opt.StateDir, FS: opt.FS}, started: time.Now(), ready: make(chan struct{}),
 		gone: make(chan struct{}, 1), spooled: make(chan struct{}, 1), builds: make(chan struct{}, maxBuilds), big: make(chan struct{}, maxBig)}
+	d.budget, d.overfull, d.naming = newBudget(), make(chan struct{}, 1), make(chan struct{}, 1)
 	d.openStore = d.openFiles
 	d.set.Store(&opt)
 	d.mu.sessions = map[checkpoint.Key]*session{}
 	d.mu.paths = map[string]map[checkpoint.Key]bool{}
 	d.mu.procs = map[checkpoint.Proc]bool{}
 	d.mu.claimed = map[checkpoint.Key]bool{}
+	d.mu.cut = map[checkpoint.Key]chan struct{}{}
 	d.mu.subs = map[*subscriber]bool{}
 	return d
 }
@@ -137,8 +148,16 @@ func (d *Daemon) run(ctx context.Context) error {
 		return errors.Join(err, d.place.Close())
 	}
 	close(d.ready)
+	if d.opt.Ready != nil {
+		d.opt.Ready()
+	}
 	d.log.Info("ready", zap.String("socket", d.place.Path), zap.Duration("after", time.Since(d.started)))
 	d.wait.Go(func() { d.drainSpool(d.life) })
+	d.wait.Go(func() {
+		if err := d.dir.SweepAll(d.life, d.started); err != nil && d.life.Err() == nil {
+			d.log.Warn("sweep left-over files", zap.Error(err))
+		}
+	})
 	select {
 	case <-ctx.Done():
 	case <-d.served:
@@ -181,6 +200,7 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	if d.codec, err = mirror.NewCodec(); err != nil {
 		return fmt.Errorf("open the mirror's codec: %w", err)
 	}
+	d.openKey()
 	d.watch = watch.New(watch.Options{Log: d.log, Poll: d.opt.Poll, PollMax: d.opt.PollMax, NotifyOff: !d.opt.Notify})
 	states, err := d.replay(ctx)
 	if err != nil {
@@ -198,7 +218,7 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 			}
 		})
 	}
-	for _, path := range []string{d.place.Path, d.opt.StateDir, d.dir.Spool()} {
+	for _, path := range []string{d.place.Path, d.opt.StateDir, d.dir.Spool(), d.dir.Journal()} {
 		d.watch.Add(path)
 		d.watch.Active(path, !d.opt.Notify)
 	}
@@ -208,6 +228,7 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	d.wait.Go(func() { d.followChanges(d.life) })
 	d.wait.Go(func() { d.followBreaker(d.life) })
 	d.wait.Go(func() { d.followJournal(d.life) })
+	d.wait.Go(func() { d.followBudget(d.life) })
 	return nil
 }
 
@@ -252,10 +273,18 @@ func (d *Daemon) safely(what string, f func()) {
 	defer func() {
 		if p := recover(); p != nil {
 			d.counts.panics.Add(1)
-			d.log.Error("panic", zap.String("in", what), zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
+			d.log.Error("panic", zap.String("in", what), zap.String("panic", panicText(p)), zap.ByteString("stack", debug.Stack()))
 		}
 	}()
 	f()
+}
+
+// panicText tells a panic without what it was about: a fault of the runtime names none, all else may quote what it choked on.
+func panicText(p any) string {
+	if err, ok := p.(runtime.Error); ok {
+		return redact.Text(err.Error())
+	}
+	return fmt.Sprintf("%T", p)
 }
 
 // load reads a session from disk: its saved state, else its newest checkpoint, else nothing.
@@ -272,6 +301,9 @@ func (d *Daemon) load(key checkpoint.Key, last uint64) *checkpoint.State {
 			return checkpoint.NewState(key)
 		}
 	}
+	if c := d.newest(key, s.LastNumber); c != nil && c.State.Seq > last {
+		s = c.Restore() // it was taken while the journal's disk failed, and is all that holds what came then
+	}
 	if s.Seq > last {
 		// The journal lost what the state holds, and its numbers start again below. The file must say so before they do:
 		// a replay would pass over them.
@@ -285,16 +317,27 @@ func (d *Daemon) load(key checkpoint.Key, last uint64) *checkpoint.State {
 
 // fromCheckpoints restores a session from its newest whole checkpoint.
 func (d *Daemon) fromCheckpoints(key checkpoint.Key) *checkpoint.State {
+	if c := d.newest(key, 0); c != nil {
+		return c.Restore()
+	}
+	return nil
+}
+
+// newest gives a session's newest whole checkpoint; nil when there is none above a number.
+func (d *Daemon) newest(key checkpoint.Key, above uint64) *checkpoint.Checkpoint {
 	list, err := d.store.List(d.life, key)
-	if err != nil || len(list) == 0 {
+	if err != nil || len(list) == 0 || list[0].Number <= above {
 		return nil
 	}
-	c, damaged, err := checkpoint.Newest(list, func(n uint64) ([]byte, error) { return d.store.Get(d.life, key, n) })
+	c, damaged, err := checkpoint.Newest(key.Dir(), list, func(n uint64) ([]byte, error) { return d.store.Get(d.life, key, n) })
 	if err != nil {
 		d.log.Warn("no usable checkpoint", zap.Stringer("session", key), zap.Int("damaged", damaged), zap.Error(err))
 		return nil
 	}
-	return c.Restore()
+	if c.Number <= above {
+		return nil
+	}
+	return c
 }
 
 // session gives the active session of a key, activating it when needed.
@@ -310,14 +353,21 @@ func (d *Daemon) session(key checkpoint.Key) *session {
 
 // start makes a session active. Two callers get the same one.
 func (d *Daemon) start(state *checkpoint.State, replayed bool) *session {
-	s := &session{d: d, key: state.Key, inbox: make(chan func(), 64), done: make(chan struct{}), state: state, saved: state.Seq,
+	s := &session{d: d, key: state.Key, folder: d.dir.Session(state.Key), inbox: make(chan func(), 64), done: make(chan struct{}), state: state, saved: state.Seq,
 		fresh: state.Began.IsZero(), lastSeen: time.Now(), noted: map[string]bool{}, agent: d.agentNamed(state.Key.Agent)}
 	if replayed {
 		s.saved = 0 // what the journal added is not in the file
 		s.lastSeen = state.LastEvent
 		s.resume()
 	}
+	s.show()
 	d.mu.Lock()
+	for d.mu.cut[state.Key] != nil {
+		done := d.mu.cut[state.Key]
+		d.mu.Unlock()
+		<-done
+		d.mu.Lock()
+	}
 	if other := d.mu.sessions[state.Key]; other != nil {
 		d.mu.Unlock()
 		return other

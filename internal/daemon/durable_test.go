@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"belay/checkpoint"
 	"belay/checkpoint/filestore"
 	"belay/checkpoint/journal"
+	"belay/internal/audit/audittest"
 	"belay/internal/lookup"
 	"belay/internal/statedir"
 	"belay/internal/vfs"
@@ -287,29 +287,6 @@ func (k *killed) client(ctx context.Context, i int) {
 	}
 }
 
-// whole reads every checkpoint of a session: each is all there or not at all (T12).
-func (k *killed) whole(f lookup.Folder, key checkpoint.Key) {
-	k.t.Helper()
-	store, err := filestore.Open(f.Dir.FS, f.Dir.Root)
-	if err != nil {
-		k.t.Fatal(err)
-	}
-	list, err := store.List(context.Background(), key)
-	if err != nil {
-		k.t.Fatal(err)
-	}
-	k.checkpoints = max(k.checkpoints, len(list))
-	for _, m := range list {
-		data, err := store.Get(context.Background(), key, m.Number)
-		if err == nil {
-			_, err = checkpoint.Decode(data)
-		}
-		if err != nil {
-			k.t.Errorf("checkpoint %d of %s: %v", m.Number, key, err)
-		}
-	}
-}
-
 // compare reads the folder as `belay recover` does, without a daemon.
 func (k *killed) compare() {
 	k.t.Helper()
@@ -326,8 +303,13 @@ func (k *killed) compare() {
 	for key, s := range states {
 		found[key.Session] = s.Rounds
 		last = max(last, s.Seq)
-		k.whole(f, key)
+		list, err := filestore.At(f.Dir.FS, f.Dir.Root).List(context.Background(), key)
+		if err != nil {
+			k.t.Error(err)
+		}
+		k.checkpoints = max(k.checkpoints, len(list))
 	}
+	audittest.Whole(k.t, k.dir)
 	if want := k.seq.Load(); last < want {
 		k.t.Errorf("journal ends at %d, acknowledged was %d", last, want)
 	}

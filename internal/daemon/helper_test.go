@@ -19,6 +19,8 @@ import (
 	"belay/breaker"
 	"belay/checkpoint"
 	"belay/internal/agent/all"
+	"belay/internal/audit"
+	"belay/internal/audit/audittest"
 	"belay/internal/lookup"
 	"belay/internal/vfs"
 	"belay/internal/wire"
@@ -81,7 +83,7 @@ func testOptions(dir string, log *zap.Logger) Options {
 		Retention: checkpoint.Policy{Count: 50, Bytes: 64 << 20, Age: 30 * 24 * time.Hour},
 		Adopt:     recovery.AdoptAuto, AdoptWindow: 24 * time.Hour, BriefBytes: 9000,
 		Heartbeat: "@every 30m", Breaker: breaker.Options{Failures: 3, Pause: 50 * time.Millisecond, MaxPause: 200 * time.Millisecond},
-		SegmentBytes: 16 << 20, MemoryBytes: 4 << 20, SpoolBytes: 64 << 20, SpoolAge: 7 * 24 * time.Hour, Mirror: true, Notify: true,
+		SegmentBytes: 16 << 20, MemoryBytes: 4 << 20, SpoolBytes: 64 << 20, SpoolAge: 7 * 24 * time.Hour, Mirror: MirrorRedacted, Notify: true,
 		Poll: 50 * time.Millisecond, PollMax: 200 * time.Millisecond, Connections: 600, SessionsPerMinute: 100_000}
 }
 
@@ -97,6 +99,8 @@ type running struct {
 	dir  string
 	logs *observer.ObservedLogs
 	stop func() error // ends it as SIGTERM does; a second call does nothing
+	// excused are the rules of a whole store that the test breaks itself.
+	excused []audit.Rule
 }
 
 // start runs a daemon on a state folder until the test ends.
@@ -132,6 +136,7 @@ func start(t *testing.T, dir string, change ...func(*Daemon)) *running {
 		if err := r.stop(); err != nil {
 			t.Errorf("Run = %v", err)
 		}
+		audittest.Whole(t, dir, r.excused...)
 		if t.Failed() {
 			for _, e := range logs.All() {
 				t.Logf("log: %s %s %v", e.Level, e.Message, e.ContextMap())

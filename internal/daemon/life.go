@@ -28,6 +28,9 @@ func (s *session) follow(before *checkpoint.Proc) {
 	for _, part := range s.file.watched {
 		s.d.watch.Active(part, true)
 	}
+	if s.older != nil {
+		s.d.watch.Active(s.older.path, true)
+	}
 	s.d.counts.lastLive.Store(time.Now().UnixNano())
 	if s.fresh && !s.saving && s.state.LastHook.Equal(s.state.Began) {
 		s.save(nil) // findable on disk at once; the journal stands for it until then
@@ -76,6 +79,9 @@ func (d *Daemon) followChanges(ctx context.Context) {
 		case d.dir.Spool():
 			poke(d.spooled)
 			continue
+		case d.dir.Journal():
+			d.journal.Look()
+			continue
 		}
 		d.mu.Lock()
 		var list []*session
@@ -86,7 +92,7 @@ func (d *Daemon) followChanges(ctx context.Context) {
 		}
 		d.mu.Unlock()
 		for _, s := range list {
-			s.do(ctx, func() { s.lastSeen = time.Now(); s.read() })
+			s.do(ctx, func() { s.lastSeen = time.Now(); s.read(); s.readOlder() })
 		}
 	}
 }
@@ -217,6 +223,12 @@ func (d *Daemon) saveActive(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err() // not all could be asked: the list that is there says more
 	}
+	select {
+	case d.naming <- struct{}{}: // a stop and a full segment may both want to
+		defer func() { <-d.naming }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	return d.dir.SaveActive(keys)
 }
 
@@ -236,6 +248,7 @@ func (d *Daemon) newBeats() (*heartbeat.Heart, error) {
 // beat is one heartbeat: every session with something new is asked, and the beat counts once all of it is durable.
 func (d *Daemon) beat(ctx context.Context) error {
 	d.checkPlace()
+	d.journal.Look()
 	poke(d.spooled)
 	var newest uint64
 	for _, s := range d.active() {
@@ -247,13 +260,13 @@ func (d *Daemon) beat(ctx context.Context) error {
 		})
 		newest = max(newest, r.seq)
 	}
+	if err := d.keepTotal(ctx); err != nil && ctx.Err() == nil {
+		d.log.Warn("keep the total budget", zap.Error(err))
+	}
 	if newest > 0 {
 		if err := d.journal.Wait(ctx, newest); err != nil {
 			return err
 		}
-	}
-	if err := d.keepTotal(ctx); err != nil && ctx.Err() == nil {
-		d.log.Warn("keep the total budget", zap.Error(err))
 	}
 	data, err := json.Marshal(beatFile{Last: time.Now().UTC()})
 	if err != nil {

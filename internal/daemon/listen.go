@@ -39,7 +39,7 @@ func Listen(stateDir string) (*Place, error) {
 	p := &Place{}
 	var errs []error
 	for _, path := range wire.SocketPlaces(stateDir) {
-		err := p.take(path)
+		err := p.take(path, stateDir)
 		if err == nil {
 			return p, nil
 		}
@@ -51,15 +51,21 @@ func Listen(stateDir string) (*Place, error) {
 	return nil, errors.Join(fmt.Errorf("%w: %w", ErrPlace, errors.Join(errs...)), p.unlock())
 }
 
-func (p *Place) take(path string) error {
+func (p *Place) take(path, stateDir string) error {
 	folder := filepath.Dir(path)
 	if err := os.MkdirAll(folder, vfs.DirMode); err != nil {
 		return fmt.Errorf("make %s: %w", folder, err)
 	}
-	if err := ownFolder(folder); err != nil {
+	real := folder
+	if folder == filepath.Clean(stateDir) { // it may be a link of the user's own
+		if name, err := filepath.EvalSymlinks(folder); err == nil {
+			real = name
+		}
+	}
+	if err := wire.Private(real); err != nil {
 		return err
 	}
-	lock := flock.New(lockName(path), flock.SetPermissions(vfs.FileMode))
+	lock := flock.New(lockName(path), flock.SetPermissions(vfs.FileMode), flock.SetFlag(os.O_CREATE|os.O_RDONLY|vfs.PlainFlags))
 	held, err := lock.TryLock()
 	if err != nil {
 		return fmt.Errorf("lock %s: %w", lock.Path(), err)
@@ -68,6 +74,10 @@ func (p *Place) take(path string) error {
 		return fmt.Errorf("%w (lock %s)", ErrRunning, lock.Path())
 	}
 	p.locks = append(p.locks, lock)
+	// No client follows a link to a socket. The lock is held there all the same, for whoever comes by the folder's other name.
+	if err := wire.Private(folder); err != nil {
+		return err
+	}
 	l, err := bind(path)
 	if err != nil {
 		return err
@@ -108,32 +118,6 @@ func (p *Place) unlock() error {
 
 // lockName lies beside the socket.
 func lockName(place string) string { return place[:len(place)-len(filepath.Ext(place))] + ".lock" }
-
-// ownFolder refuses a folder that others can write to or own. It is no link at its last element.
-func ownFolder(folder string) error {
-	info, err := os.Lstat(folder)
-	if err != nil {
-		return fmt.Errorf("look at %s: %w", folder, err)
-	}
-	if info.Mode()&fs.ModeSymlink != 0 {
-		if filepath.Dir(folder) == "/tmp" {
-			return fmt.Errorf("%s is a link", folder)
-		}
-		if info, err = os.Stat(folder); err != nil { // a state folder may be a link of the user's own
-			return fmt.Errorf("look at %s: %w", folder, err)
-		}
-	}
-	if !info.IsDir() {
-		return fmt.Errorf("%s: %w", folder, syscall.ENOTDIR)
-	}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Getuid() {
-		return fmt.Errorf("%s belongs to another user (%d)", folder, st.Uid)
-	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return fmt.Errorf("%s is open to others (mode %o): chmod 700 it", folder, info.Mode().Perm())
-	}
-	return nil
-}
 
 // bind removes a stale socket and listens. The lock is held: nobody else of belay's does this meanwhile.
 func bind(path string) (net.Listener, error) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"belay/internal/audit"
 	"belay/internal/spool"
 	"belay/internal/vfs"
 	"belay/internal/wire"
@@ -61,7 +62,7 @@ func TestD10SessionsLeaveMemoryAndFilesAreClosed(t *testing.T) {
 	until(t, "files and goroutines are let go", func() bool {
 		return openFiles(t) <= files+5 && runtime.NumGoroutine() <= goroutines+5
 	})
-	if n := r.d.watch.Status().Paths; n > 3 {
+	if n := r.d.watch.Status().Paths; n > 4 { // socket, state folder, spool, journal
 		t.Errorf("%d paths are still watched", n)
 	}
 	if got := r.session("claude-code", "00000007-aaaa-4aaa-8aaa-aaaaaaaaaaaa"); got.State != "ended" {
@@ -110,6 +111,7 @@ func TestStartDoesNotReadWhatIsOnDisk(t *testing.T) {
 	}
 	began := time.Now()
 	r := start(t, dir)
+	r.excused = []audit.Rule{audit.State} // the files are empty
 	took := time.Since(began)
 	t.Logf("ready after %s beside %d sessions", took.Round(time.Millisecond), many)
 	if took > 5*time.Second {
@@ -160,6 +162,7 @@ func TestC13APoisonedSpoolFileIsSetAside(t *testing.T) {
 		}
 	}
 	r := start(t, dir)
+	r.excused = []audit.Rule{audit.Aside} // it is the case
 	until(t, "it is set aside", func() bool {
 		names, err := filepath.Glob(filepath.Join(dir, "spool", "bad", "*"))
 		return err == nil && len(names) == 1

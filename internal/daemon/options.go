@@ -37,16 +37,30 @@ type Options struct {
 	MemoryBytes  int
 	SpoolBytes   int64
 	SpoolAge     time.Duration
-	Mirror       bool
-	Notify       bool // fsnotify beside polling
+	Mirror       Mirror
+	KeyDir       string // of the key of exact mirrors; made when it is first needed
+	Notify       bool   // fsnotify beside polling
 	Poll         time.Duration
 	PollMax      time.Duration
 
 	Connections       int
 	SessionsPerMinute int
+	// Ready is called when clients are answered from now on, again after the daemon had to begin anew; it does not block.
+	// nil: nobody is told.
+	Ready func()
+
 	// IdleExit ends a daemon that a hook started after so long without a live agent; 0: never.
 	IdleExit time.Duration
 }
+
+// Mirror says what copy of a transcript is kept.
+type Mirror string
+
+const (
+	MirrorRedacted Mirror = "redacted"
+	MirrorExact    Mirror = "exact" // encrypted; falls back to redacted when the key cannot be kept safe
+	MirrorOff      Mirror = "off"
+)
 
 // Reload takes over the settings of opt that can change while the daemon runs: gates, retention, recovery and work tree.
 // It may be called at any time, from any goroutine; what is under way ends by the old ones.

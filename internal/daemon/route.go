@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"belay/checkpoint"
+	"belay/internal/agent"
 )
 
 var errTooMany = errors.New("too many new sessions in a minute; this one is not recorded")
@@ -16,6 +17,7 @@ var errTooMany = errors.New("too many new sessions in a minute; this one is not 
 // take hands an event to its session, within the bound on new sessions.
 func (d *Daemon) take(ctx context.Context, e checkpoint.Event) result {
 	d.counts.events.Add(1)
+	e = agent.CleanEvent(e)
 	e.Key = d.resolve(e.Key)
 	if !d.admit(e.Key) {
 		d.counts.dropped.Add(1)
@@ -62,6 +64,7 @@ func (d *Daemon) known(key checkpoint.Key) bool {
 // resolve finds the key of an event's session. An id that is no UUID belongs to a workspace, and events from its
 // sub-folders to the same session.
 func (d *Daemon) resolve(key checkpoint.Key) checkpoint.Key {
+	key = agent.CleanKey(key)
 	if key.Workspace == "" || d.known(key) {
 		return key
 	}
@@ -97,13 +100,14 @@ func (d *Daemon) account(key checkpoint.Key) checkpoint.Key {
 	return key
 }
 
-// realPath compares folders as the kernel does; a path that cannot be resolved stands for itself.
+// realPath compares folders as the kernel does; a path that cannot be resolved stands for itself. A link may lead to a name
+// that is no UTF-8, which keys are not.
 func realPath(path string) string {
 	if path == "" {
 		return ""
 	}
 	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
+		return agent.Text(real)
 	}
-	return filepath.Clean(path)
+	return agent.Text(filepath.Clean(path))
 }

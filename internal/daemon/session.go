@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -31,9 +32,12 @@ type session struct {
 	key   checkpoint.Key
 	agent agent.Agent // nil for an agent that belay does not know: events alone
 
+	folder string // where its files are
+
 	inbox chan func()
 	done  chan struct{}  // closed when the goroutine has ended
 	work  sync.WaitGroup // its readers and writers: each hands its outcome back through the inbox
+	face  atomic.Pointer[face]
 
 	// Owned by the goroutine.
 	state    *checkpoint.State
@@ -43,7 +47,9 @@ type session struct {
 	saves    []func(error) // wait for the save after this one
 	saveAt   time.Time     // no idle save before: the last one failed
 	due      *build        // a checkpoint that was decided and is not in the store yet
+	trimming bool          // its older checkpoints are going for the total budget
 	file     transcript
+	older    *older    // the transcript before it, while both may grow
 	failures int       // failed checkpoints in a row
 	retryAt  time.Time // no owed checkpoint before
 	lastSeen time.Time // last event or growth, for idleness
@@ -71,10 +77,12 @@ type result struct {
 func (s *session) run(ctx context.Context) {
 	defer close(s.done)
 	defer s.closeFile()
+	defer s.dropOlder()
 	defer s.work.Wait() // readers and writers end with ctx
-	if err := vfs.SweepTemps(s.d.opt.FS, s.d.dir.Session(s.key)); err != nil {
+	if err := vfs.SweepTemps(s.d.opt.FS, s.d.dir.Session(s.key), time.Time{}); err != nil {
 		s.d.log.Debug("sweep left-over files", zap.Stringer("session", s.key), zap.Error(err))
 	}
+	s.d.safely(s.key.String(), s.adopt)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -88,6 +96,7 @@ func (s *session) run(ctx context.Context) {
 		}
 		s.d.safely(s.key.String(), f)
 		s.d.safely(s.key.String(), s.advance)
+		s.show()
 		wake := s.nextWake()
 		if wake.IsZero() {
 			if s.idle() && s.leave() {
@@ -154,6 +163,7 @@ func (s *session) event(e checkpoint.Event) result {
 	e.Seq = seq
 	before := s.state.Proc
 	effect := s.state.Apply(e)
+	s.show()
 	s.lastSeen = now
 	res := result{seq: seq, double: effect.Double, decision: checkpoint.Decision{Code: checkpoint.CodeNoTrigger, Text: "no trigger"}}
 	if !effect.Double {
@@ -176,8 +186,6 @@ func (s *session) noticeDeath(now *checkpoint.Proc) {
 func (s *session) decide(f checkpoint.Effect, now time.Time) checkpoint.Decision {
 	full := f.Force
 	switch {
-	case full == checkpoint.CauseCompaction && s.agent != nil && s.agent.Limits().FalseCompaction:
-		full = checkpoint.CauseHeartbeat // no true sign of a compaction: it goes under the time gate
 	case full != "":
 	case f.ChainEnd:
 		full = checkpoint.CauseChain
@@ -351,7 +359,7 @@ func (s *session) noteProcs(now time.Time) {
 
 // idle says that the session may leave memory: nothing is under way or owed, and nobody lives that could go on.
 func (s *session) idle() bool {
-	return s.due == nil && !s.file.reading && !s.file.copying && !s.saving && len(s.waiters) == 0 && !s.briefing &&
+	return s.due == nil && !s.trimming && !s.file.reading && !s.older.busy() && !s.file.copying && !s.saving && len(s.waiters) == 0 && !s.briefing &&
 		!s.pending() && time.Since(s.lastSeen) >= s.d.times.idleAfter && !s.living()
 }
 
@@ -382,6 +390,7 @@ func (s *session) leave() bool {
 		return false
 	}
 	s.closeFile()
+	s.dropOlder()
 	return s.d.retire(s)
 }
 
@@ -433,7 +442,10 @@ func (d *Daemon) saveState(s *checkpoint.State) error {
 	if err := d.journal.Wait(d.life, s.Seq); err != nil && !errors.Is(err, journal.ErrDropped) {
 		return err
 	}
-	return d.dir.SaveState(s)
+	had := d.dir.StateBytes(s.Key)
+	err := d.dir.SaveState(s)
+	d.grown(d.dir.StateBytes(s.Key) - had)
+	return err
 }
 
 // append writes an event into the journal's queue.

@@ -27,7 +27,10 @@ func (d *Daemon) drainSpool(ctx context.Context) {
 			}
 			continue
 		}
-		if n, err := spool.Dropped(d.opt.FS, d.dir.Spool()); err == nil && n > 0 {
+		switch n, err := spool.Dropped(d.opt.FS, d.dir.Spool()); {
+		case err != nil:
+			d.log.Warn("spool", zap.Error(err)) // the count stays for the next time
+		case n > 0:
 			d.counts.dropped.Add(int64(n))
 			d.log.Warn("events were dropped while no daemon answered", zap.Int("events", n))
 		}

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"belay/breaker"
@@ -45,6 +47,7 @@ type JournalStatus struct {
 	Held    int       `json:"held"`   // in memory only
 	Dropped uint64    `json:"dropped"`
 	Error   string    `json:"error,omitempty"`
+	Full    bool      `json:"disk_full,omitempty"` // the error says that there is no room
 	Since   time.Time `json:"since,omitzero"`
 }
 
@@ -73,6 +76,7 @@ func (d *Daemon) status(ctx context.Context) Status {
 		Journal: JournalStatus{Stored: h.Stored, Last: h.Last, Held: h.Held, Dropped: h.Dropped, Since: h.Since}}
 	if h.Err != nil {
 		st.Journal.Error = h.Err.Error()
+		st.Journal.Full = errors.Is(h.Err, syscall.ENOSPC) || errors.Is(h.Err, syscall.EDQUOT)
 	}
 	if d.health != nil && (h.Err != nil || st.Degraded || h.Stored == 0) {
 		st.Problem = d.health.Error()
@@ -96,7 +100,7 @@ func (s *session) describe(ctx context.Context) (lookup.SessionStatus, bool) {
 		st.ConsecutiveFailures, st.Degraded = s.failures, s.d.degraded()
 		st.AtRisk.Bytes = s.file.behind
 		if st.Transcript != nil {
-			st.Transcript.Generations, st.Transcript.MirrorError = s.file.gens, s.file.mirrorErr
+			st.Transcript.Generations, st.Transcript.MirrorError = s.file.gens, cmp.Or(s.file.mirrorErr, s.d.keyless)
 		}
 		for _, a := range s.d.store.State().Aside {
 			if a.Session == s.key.Dir() {
@@ -130,8 +134,8 @@ func (d *Daemon) folder() lookup.Folder { return lookup.Folder{Dir: d.dir, Agent
 
 func (d *Daemon) numbers() map[string]int64 {
 	m := map[string]int64{"events": d.counts.events.Load(), "checkpoints": d.counts.taken.Load(), "bad_frames": d.counts.badFrames.Load(),
-		"cut_frames": d.counts.cutFrames.Load(), "refused_connections": d.counts.refused.Load(), "dropped": d.counts.dropped.Load(),
-		"lost_records": d.counts.lost.Load(), "panics": d.counts.panics.Load(), "session_ticks": d.counts.ticks.Load(), "checkpoint_bytes": d.counts.kept.Load()}
+		"cut_frames": d.counts.cutFrames.Load(), "refused_connections": d.counts.refused.Load(), "idle_put_out": d.counts.putOut.Load(), "dropped": d.counts.dropped.Load(),
+		"lost_records": d.counts.lost.Load(), "panics": d.counts.panics.Load(), "session_ticks": d.counts.ticks.Load(), "kept_bytes": d.budget.kept.Load(), "goroutines": int64(runtime.NumGoroutine())}
 	d.counts.decisions.Range(func(k, v any) bool {
 		m["decision_"+k.(string)] = v.(*atomic.Int64).Load()
 		return true

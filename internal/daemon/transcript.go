@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -30,9 +33,32 @@ type transcript struct {
 	compacted bool
 	flushed   time.Time // when the mirror was last put on stable storage
 	behind    int64     // bytes that the mirror does not hold
+	size      int64     // bytes of all copies on disk, as they were last counted
 	gens      int       // older copies
 	mirrorErr string
 	readErr   string
+}
+
+// errNoKeyDir says that the key of exact mirrors has no place of its own.
+var errNoKeyDir = errors.New("the key's folder would lie in the state folder, or there is no home folder")
+
+// errFull says that there is no room for a mirror.
+var errFull = errors.New("no room in retention.total_bytes")
+
+// openKey opens the key of exact mirrors. Without a safe one the mirrors are kept as usual, without secrets: a copy less
+// is worse than another copy.
+func (d *Daemon) openKey() {
+	if d.opt.Mirror != MirrorExact {
+		return
+	}
+	err := errNoKeyDir
+	if rel, rerr := filepath.Rel(d.opt.StateDir, d.opt.KeyDir); d.opt.KeyDir != "" && (rerr != nil || rel == ".." || strings.HasPrefix(rel, "../")) {
+		d.key, err = mirror.MakeKey(d.opt.FS, d.opt.KeyDir)
+	}
+	if err != nil {
+		d.keyless = "no exact mirror, but one without secrets: " + err.Error()
+		d.log.Error("mirror: exact is refused, mirrors are kept without secrets", zap.Error(err), zap.String("do", "belay doctor says what to do"))
+	}
 }
 
 // read starts a reader unless one runs: whole lines from the cursor on. The watch calls it when the file may have changed.
@@ -59,6 +85,9 @@ func (s *session) read() {
 		if err == nil {
 			err = s.passOn(&b, workspace)
 		}
+		if err == nil {
+			err = s.passDown(b, workspace)
+		}
 		s.do(s.d.life, func() { s.took(path, b, err) })
 	})
 }
@@ -84,6 +113,27 @@ func (s *session) passOn(b *checkpoint.Batch, workspace string) error {
 			if r := s.d.apply(s.d.life, key, e); r.err != nil {
 				return fmt.Errorf("pass records on to %s: %w", key, r.err)
 			}
+		}
+	}
+	return nil
+}
+
+// passDown opens the sessions of the sub-agents that have files of their own, and closes them, as the session's file tells.
+func (s *session) passDown(b checkpoint.Batch, workspace string) error {
+	for _, n := range b.Entries {
+		key := s.key
+		key.Child = n.Child
+		e := checkpoint.Event{Parent: s.key.Session, ChildName: n.Name, Transcript: n.Transcript, Workspace: workspace}
+		switch {
+		case n.Kind == checkpoint.EntryChildStart && n.Transcript != "" && !s.d.known(key):
+			e.Kind = checkpoint.EventStart
+		case n.Kind == checkpoint.EntryChildEnd && s.d.known(key):
+			e.Kind = checkpoint.EventEnd
+		default:
+			continue
+		}
+		if r := s.d.apply(s.d.life, key, e); r.err != nil {
+			return fmt.Errorf("tell sub-agent %s: %w", key, r.err)
 		}
 	}
 	return nil
@@ -126,6 +176,11 @@ func (s *session) took(path string, b checkpoint.Batch, err error) {
 	s.copy()
 	if b.More || s.file.again {
 		s.read()
+		return
+	}
+	if s.older != nil {
+		s.older.ready = true
+		s.readOlder()
 	}
 }
 
@@ -135,12 +190,17 @@ func (s *session) entries(b checkpoint.Batch) {
 	if len(b.Entries) == 0 && b.Cursor == s.state.Cursor && b.Losses.BadLines == 0 && b.Losses.Torn == s.state.Losses.Torn {
 		return
 	}
-	list := parts(b.Entries)
+	all := b.Entries
+	list := parts(all)
 	for i := 0; i+1 < len(list); i++ {
 		s.note(checkpoint.Event{Kind: checkpoint.EventEntries, Entries: list[i], First: b.First})
 		b.Entries = list[i+1]
 	}
 	s.note(recovery.Event(s.key, b, time.Now().UTC()))
+	compacted := func(e checkpoint.Entry) bool { return e.Kind == checkpoint.EntryCompaction }
+	if s.agent.Limits().QuietCompaction && !b.First && slices.ContainsFunc(all, compacted) {
+		s.note(checkpoint.Event{Kind: checkpoint.EventOwed, Source: recovery.StartCompact})
+	}
 }
 
 // copy brings the mirror up to date, one step at a time, and puts it on stable storage at most once a second.
@@ -153,6 +213,10 @@ func (s *session) copy() {
 		f.stale = true
 		return
 	}
+	if s.d.over(highShare) {
+		f.mirrorErr, f.unflushed, f.flushed = errFull.Error(), true, time.Now().Add(s.d.times.retryLongest) // then again
+		return
+	}
 	f.copying, f.stale, f.unflushed = true, false, true
 	m, path, flush := f.mirror, f.opened, s.due != nil || time.Since(f.flushed) >= s.d.times.flushEvery
 	s.work.Go(func() {
@@ -163,7 +227,8 @@ func (s *session) copy() {
 				err = m.Flush()
 			}
 		})
-		s.do(s.d.life, func() { s.copied(p, err, flush) })
+		size := s.d.dir.Copies(s.key)
+		s.do(s.d.life, func() { s.copied(p, err, flush); s.measured(size) })
 	})
 }
 
@@ -189,6 +254,12 @@ func (s *session) copied(p mirror.Progress, err error, flush bool) {
 	}
 }
 
+// measured counts what the copies have grown by.
+func (s *session) measured(size int64) {
+	s.d.grown(size - s.file.size)
+	s.file.size = size
+}
+
 // compact puts the mirror of an idle session in order, once; it says whether that is under way.
 func (s *session) compact() bool {
 	f := &s.file
@@ -200,8 +271,10 @@ func (s *session) compact() bool {
 	s.work.Go(func() {
 		err := errPanic
 		s.d.safely("compact mirror", func() { err = m.Compact(s.d.life) })
+		size := s.d.dir.Copies(s.key)
 		s.do(s.d.life, func() {
 			f.copying = false
+			s.measured(size)
 			if err != nil {
 				f.mirrorErr = err.Error()
 			}
@@ -215,9 +288,13 @@ func (s *session) compact() bool {
 
 // openFile follows the path that the hooks name.
 func (s *session) openFile() {
+	before := s.file
 	s.closeFile()
 	path := s.state.Transcript
-	s.file = transcript{opened: path, source: s.agent.Open(agent.Source{Path: path, Session: s.key.Session, Child: s.key.Child}), compacted: true}
+	if before.source != nil && len(before.watched) == 1 && len(s.partsOf(path)) == 0 { // a database is one for all its sessions
+		s.keepOlder(before.opened)
+	}
+	s.file = transcript{opened: path, source: agent.OpenTranscript(s.agent, agent.Source{Path: path, Session: s.key.Session, Child: s.key.Child}), compacted: true}
 	s.file.watched = []string{path}
 	parts := s.partsOf(path)
 	if len(parts) > 0 {
@@ -226,15 +303,15 @@ func (s *session) openFile() {
 	for _, part := range s.file.watched {
 		s.d.bind(part, s.key)
 	}
-	if !s.d.opt.Mirror || len(parts) > 0 { // a database is no file of lines
+	if s.d.opt.Mirror == MirrorOff || len(parts) > 0 { // a database is no file of lines
 		return
 	}
-	m, err := mirror.Open(s.d.opt.FS, s.d.dir.Session(s.key), mirror.Options{Codec: s.d.codec})
+	m, err := mirror.Open(s.d.opt.FS, s.d.dir.Session(s.key), mirror.Options{Codec: s.d.codec, Key: s.d.key})
 	if err != nil {
 		s.file.mirrorErr = err.Error()
 		return
 	}
-	s.file.mirror = m
+	s.file.mirror, s.file.size = m, s.d.dir.Copies(s.key)
 }
 
 // partsOf names the files of a transcript that is more than one.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"belay/checkpoint"
+	"belay/internal/redact"
 )
 
 const (
@@ -39,6 +40,10 @@ func Status(ctx context.Context, folder string) *checkpoint.WorkTree {
 	}
 	t := parseStatus(out.b.Bytes())
 	t.At = time.Now().UTC()
+	t.Branch = redact.Text(t.Branch)
+	for i, name := range t.Changed {
+		t.Changed[i] = redact.Text(name)
+	}
 	return t
 }
 

@@ -7,67 +7,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
-	"os"
-	"path/filepath"
-	"syscall"
 
 	"belay/internal/wire"
 )
 
-// ErrUntrusted is returned for a socket that a stranger could have made.
-var ErrUntrusted = errors.New("not a socket that only we can have made")
-
-// Dial connects to the first place where a daemon of ours listens. It makes the checks that belay-hook makes: a socket and
-// no link, of ours, in a folder and no link, of ours, that nobody else can enter, and a peer of ours.
+// Dial connects to the first place where a daemon of ours listens.
 func Dial(ctx context.Context, places []string) (net.Conn, error) {
 	err := ErrNoDaemon
 	for _, place := range places {
-		conn, derr := dial(ctx, place)
+		conn, derr := wire.Connect(ctx, place)
 		if derr == nil {
 			return conn, nil
 		}
 		err = errors.Join(err, derr)
 	}
 	return nil, err
-}
-
-func dial(ctx context.Context, place string) (net.Conn, error) {
-	if !private(filepath.Dir(place)) {
-		return nil, fmt.Errorf("dial %s: its folder: %w", place, ErrUntrusted)
-	}
-	fi, err := os.Lstat(place)
-	if err != nil {
-		return nil, err
-	}
-	if fi.Mode().Type() != fs.ModeSocket || !ours(fi) {
-		return nil, fmt.Errorf("dial %s: %w", place, ErrUntrusted)
-	}
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", place)
-	if err != nil {
-		return nil, err
-	}
-	uid, err := wire.PeerUID(conn.(*net.UnixConn))
-	if err == nil && uid != os.Getuid() {
-		err = fmt.Errorf("dial %s: peer is user %d: %w", place, uid, ErrUntrusted)
-	}
-	if err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	return conn, nil
-}
-
-// private says whether a folder is one, is no link, is ours and is closed to all others.
-func private(dir string) bool {
-	fi, err := os.Lstat(dir)
-	return err == nil && fi.IsDir() && fi.Mode().Perm()&0o077 == 0 && ours(fi)
-}
-
-func ours(fi fs.FileInfo) bool {
-	st, ok := fi.Sys().(*syscall.Stat_t)
-	return ok && int(st.Uid) == os.Getuid()
 }
 
 // peer is the daemon's end of a connection.

@@ -139,6 +139,7 @@ func newIntake(opt Options) *intake {
 		opt.Limits = spool.DefaultLimits()
 	}
 	opt.StateDir = filepath.Clean(opt.StateDir)
+	opt.FS = vfs.Within(opt.FS, opt.StateDir)
 	in := &intake{opt: opt, places: wire.SocketPlaces(opt.StateDir), spool: filepath.Join(opt.StateDir, "spool")}
 	in.lock = in.lockPrefix()
 	if opt.Socket != "" {
@@ -152,11 +153,11 @@ func (in *intake) lockPrefix() string {
 	short := in.places[len(in.places)-1]
 	for _, prefix := range []string{in.opt.StateDir + "/", strings.TrimSuffix(short, "sock")} {
 		dir := filepath.Dir(prefix + "x")
-		if os.MkdirAll(dir, vfs.DirMode) != nil || !private(dir) {
+		if vfs.MakeDir(vfs.OS{}, dir) != nil || wire.Private(dir) != nil {
 			continue
 		}
 		// Made and kept: whether a folder can be written in is only known by trying.
-		f, err := os.OpenFile(prefix+"start.lock", os.O_CREATE|os.O_RDWR, vfs.FileMode)
+		f, err := os.OpenFile(prefix+"start.lock", os.O_CREATE|os.O_RDWR|vfs.PlainFlags, vfs.FileMode)
 		if err == nil {
 			_ = f.Close() // nothing was written
 			return prefix
@@ -181,7 +182,7 @@ func (in *intake) trySlot(kind string) (*flock.Flock, bool) {
 }
 
 func (in *intake) flock(name string) *flock.Flock {
-	return flock.New(in.lock+name, flock.SetPermissions(vfs.FileMode))
+	return flock.New(in.lock+name, flock.SetPermissions(vfs.FileMode), flock.SetFlag(os.O_CREATE|os.O_RDONLY|vfs.PlainFlags))
 }
 
 // request is the line that belay-hook writes.
@@ -253,7 +254,7 @@ func (in *intake) keep(req wire.Request, payload []byte) error {
 	if err != nil {
 		return errors.Join(err, in.count())
 	}
-	dropped, err := spool.Write(in.opt.FS, in.spool, in.opt.Limits, header, payload, time.Now())
+	dropped, err := spool.Write(in.opt.FS, in.spool, in.opt.Limits, header, payload, time.UnixMilli(req.Spooled)) // some wait, some do not: the event's own time is its place
 	if err != nil {
 		return errors.Join(fmt.Errorf("%w: %w", ErrDropped, err), in.count())
 	}

@@ -408,8 +408,8 @@ func TestD13StrangersSocket(t *testing.T) {
 			if err == nil {
 				_ = conn.Close()
 			}
-			if !errors.Is(err, ErrUntrusted) {
-				t.Errorf("got %v, want ErrUntrusted", err)
+			if !errors.Is(err, wire.ErrUntrusted) {
+				t.Errorf("got %v, want wire.ErrUntrusted", err)
 			}
 		})
 	}

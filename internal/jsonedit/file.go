@@ -135,7 +135,7 @@ func (k Files) Change(f File, next, bare []byte) error {
 	if dir := filepath.Dir(f.Target); !f.Exists {
 		_, err := k.FS.Lstat(dir)
 		if made = errors.Is(err, fs.ErrNotExist); made {
-			err = k.FS.MkdirAll(dir, vfs.DirMode)
+			err = vfs.MakeDir(k.FS, dir)
 		}
 		if err != nil {
 			return err
@@ -162,7 +162,7 @@ func (k Files) write(f File, next []byte) error {
 	if now.Exists != f.Exists || now.Target != f.Target || !bytes.Equal(now.Text, f.Text) {
 		return ErrChanged
 	}
-	return vfs.Replace(modeFS{k.FS, f.mode}, f.Target, next)
+	return vfs.ReplaceMode(k.FS, f.Target, next, f.mode)
 }
 
 // Undo is what takes a file back.
@@ -197,9 +197,13 @@ func (k Files) Undo(f File, bare []byte, empty bool) (Undo, error) {
 	return u, f.Locked
 }
 
-// Do carries it out.
+// Do carries it out. What a crash in Change left beside the file goes too: the user's own settings are in it, and nobody else
+// sweeps that folder.
 func (k Files) Do(u Undo) error {
-	var err error
+	err := vfs.RemoveTemp(k.FS, u.file.Target)
+	if err != nil {
+		return err
+	}
 	switch u.Action {
 	case "restore", "change":
 		err = k.write(u.file, u.next)
@@ -254,7 +258,7 @@ func (k Files) writeRecord(r record) error {
 	path := k.recordPath(r.Target)
 	text, err := json.Marshal(r)
 	if err == nil {
-		err = k.FS.MkdirAll(filepath.Dir(path), vfs.DirMode)
+		err = vfs.MakeDir(k.FS, filepath.Dir(path))
 	}
 	if err == nil {
 		err = vfs.Replace(k.FS, path, text)
@@ -272,25 +276,4 @@ func (k Files) dropRecord(target string) error {
 		return fmt.Errorf("remove install record %s: %w", path, err)
 	}
 	return nil
-}
-
-// modeFS creates files with the mode of the file that they replace.
-type modeFS struct {
-	vfs.FS
-	mode fs.FileMode
-}
-
-// OpenFile opens or creates a file, with the mode of the one that it replaces.
-func (m modeFS) OpenFile(name string, flag int, _ fs.FileMode) (vfs.File, error) {
-	f, err := m.FS.OpenFile(name, flag, m.mode)
-	if err != nil || flag&os.O_CREATE == 0 {
-		return f, err
-	}
-	// The umask may have taken bits away, and a left-over of a crash may have others.
-	if c, ok := f.(interface{ Chmod(fs.FileMode) error }); ok {
-		if err := c.Chmod(m.mode); err != nil {
-			return nil, errors.Join(err, f.Close())
-		}
-	}
-	return f, nil
 }

@@ -20,6 +20,8 @@ var (
 type Hooks struct {
 	Events []string                  // in the order in which new ones are added
 	Own    func(handler []byte) bool // says whether a handler, a JSON value, is the owner's
+	// Flat is set where an event's list holds the handlers themselves: each is a group of its own.
+	Flat bool
 }
 
 // Handler is one hook of the owner's as it stands in a text.
@@ -212,6 +214,12 @@ func (h Hooks) own(b []byte, groups []Span) []place {
 	var found []place
 	for i, g := range groups {
 		if b[g.Start] != '{' {
+			continue
+		}
+		if h.Flat {
+			if h.Own(b[g.Start:g.End]) {
+				found = append(found, place{group: i, at: g, handlers: []Span{g}})
+			}
 			continue
 		}
 		members, _ := Members(b, g.Start)

@@ -341,7 +341,7 @@ func TestClaudeRepair(t *testing.T) {
 		{name: "R02 own parent", lost: until("beta-answer")},
 		{name: "R04 phantom parent", lost: until("beta-answer")},
 		{name: "R05 lone result", lost: until("step-out")},
-		{name: "R05 open call", lost: []string{"step-out"}, made: true}, // it leaves the call out
+		{name: "R05 open call", lost: until("step-out"), made: true},
 		{name: "R05 open call at end", lost: afterwards, gone: afterwards, made: true},
 		{name: "T01 torn tail", lost: []string{"gamma-answer"}, gone: []string{"gamma-answer"}},
 		{name: "T02 bad line", lost: until("beta-answer"), gone: []string{"beta-answer"}},

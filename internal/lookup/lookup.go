@@ -41,7 +41,7 @@ type Folder struct {
 
 // Open gives the folder at a path. It need not exist.
 func Open(root string, agents []agent.Agent) Folder {
-	return Folder{Dir: statedir.Dir{Root: root, FS: vfs.OS{}}, Agents: agents}
+	return Folder{Dir: statedir.Dir{Root: root, FS: vfs.Within(vfs.OS{}, root)}, Agents: agents}
 }
 
 // Question is what `belay recover` is asked.
@@ -51,6 +51,7 @@ type Question struct {
 	Since      string // checkpoint number, RFC 3339 time or age ("2h")
 	Options    recovery.Options
 	NoWorkTree bool
+	Planted    func([]string) // told what Folder.Planted finds for the session; may be nil
 }
 
 // Agent finds an agent by its name.
@@ -69,6 +70,9 @@ func (f Folder) Recover(ctx context.Context, q Question) (recovery.Result, error
 	if err != nil {
 		return recovery.Result{}, err
 	}
+	if q.Planted != nil {
+		q.Planted(f.Planted(s))
+	}
 	if q.Transcript != "" {
 		if s.Transcript != q.Transcript {
 			s.Cursor = "" // another file: its reader finds its own way
@@ -83,11 +87,6 @@ func (f Folder) pick(ctx context.Context, q Question) (*checkpoint.State, error)
 	found, _, err := f.Dir.Find(ctx, q.Name)
 	if err != nil {
 		return nil, err
-	}
-	if len(found) == 0 && q.Name.Session != "" {
-		if s := f.fromStore(ctx, q.Name); s != nil {
-			return s, nil
-		}
 	}
 	switch {
 	case q.Name.Session == "" && q.Transcript != "":
@@ -131,26 +130,6 @@ func agentsOf(list []*checkpoint.State) string {
 	return names
 }
 
-// fromStore restores a session of which only checkpoints are left.
-func (f Folder) fromStore(ctx context.Context, n statedir.Name) *checkpoint.State {
-	store, err := filestore.Open(f.Dir.FS, f.Dir.Root)
-	if err != nil {
-		return nil
-	}
-	for _, a := range f.agentNames(n) {
-		key := checkpoint.NewKey(a, "", n.Session, n.Workspace)
-		list, err := store.List(ctx, key)
-		if err != nil || len(list) == 0 {
-			continue
-		}
-		c, _, err := checkpoint.Newest(list, func(num uint64) ([]byte, error) { return store.Get(ctx, key, num) })
-		if err == nil {
-			return c.Restore()
-		}
-	}
-	return nil
-}
-
 func (f Folder) agentNames(n statedir.Name) []string {
 	if n.Agent != "" {
 		return []string{n.Agent}
@@ -183,12 +162,16 @@ func (f Folder) unknown(ctx context.Context, q Question) (*checkpoint.State, err
 		s.Transcript = q.Transcript
 		return s, nil
 	}
+	query := agent.Query{Session: q.Name.Session, Workspace: q.Name.Workspace, Most: 2}
+	if checkpoint.IsUUID(query.Session) {
+		query.Workspace = "" // it is one session, whatever project the agent files it under
+	}
 	for _, name := range f.agentNames(q.Name) {
 		a, ok := f.Agent(name)
 		if !ok {
 			continue
 		}
-		found, err := a.Locate(ctx, agent.Query{Session: q.Name.Session, Workspace: q.Name.Workspace, Most: 2})
+		found, err := a.Locate(ctx, query)
 		if err != nil || len(found) == 0 {
 			continue
 		}
@@ -223,7 +206,7 @@ func (f Folder) Answer(ctx context.Context, s *checkpoint.State, adopted bool, q
 	f.newest(ctx, s, &in)
 	if a, ok := f.Agent(s.Key.Agent); ok && s.Transcript != "" {
 		q.Options.Repairs = a.Limits().Repairs
-		t := a.Open(agent.Source{Path: s.Transcript, Session: s.Key.Session, Child: s.Key.Child})
+		t := agent.OpenTranscript(a, agent.Source{Path: s.Transcript, Session: s.Key.Session, Child: s.Key.Child})
 		gone, err := recovery.CatchUp(ctx, s, t, checkpoint.ReadOptions{Final: !alive(s)}, now)
 		err = errors.Join(err, t.Close())
 		if err != nil {
@@ -246,15 +229,12 @@ func (f Folder) Answer(ctx context.Context, s *checkpoint.State, adopted bool, q
 
 // newest finds the newest whole checkpoint.
 func (f Folder) newest(ctx context.Context, s *checkpoint.State, in *recovery.Input) {
-	store, err := filestore.Open(f.Dir.FS, f.Dir.Root)
-	if err != nil {
-		return // the state and the transcript stand without it
-	}
+	store := filestore.At(f.Dir.FS, f.Dir.Root)
 	list, err := store.List(ctx, s.Key)
 	if err != nil || len(list) == 0 {
 		return
 	}
-	c, damaged, err := checkpoint.Newest(list, func(n uint64) ([]byte, error) { return store.Get(ctx, s.Key, n) })
+	c, damaged, err := checkpoint.Newest(s.Key.Dir(), list, func(n uint64) ([]byte, error) { return store.Get(ctx, s.Key, n) })
 	in.Damaged = damaged
 	if err == nil {
 		in.Checkpoint = c
@@ -270,10 +250,7 @@ func (f Folder) since(ctx context.Context, s *checkpoint.State, word string, opt
 	if err != nil {
 		return err
 	}
-	store, err := filestore.Open(f.Dir.FS, f.Dir.Root)
-	if err != nil {
-		return err
-	}
+	store := filestore.At(f.Dir.FS, f.Dir.Root)
 	list, err := store.List(ctx, s.Key)
 	if err != nil {
 		return err
@@ -287,7 +264,7 @@ func (f Folder) since(ctx context.Context, s *checkpoint.State, word string, opt
 		if err != nil {
 			return err
 		}
-		c, err := checkpoint.Decode(data)
+		c, err := checkpoint.DecodeIn(s.Key.Dir(), data)
 		if err != nil {
 			return fmt.Errorf("read checkpoint %d: %w", m.Number, err)
 		}

@@ -46,7 +46,7 @@ func folder(t *testing.T) Folder {
 			if err := store.Put(t.Context(), key, c.Meta(), data); err != nil {
 				t.Fatal(err)
 			}
-			taken := c.Taken(false)
+			taken := c.Taken()
 			s.Apply(checkpoint.Event{Key: key, Kind: checkpoint.EventCheckpoint, Taken: &taken, At: at})
 			name := filepath.Join(f.Dir.Session(key), "checkpoints", fmt.Sprintf("%06d-full.md", i))
 			if err := os.Chtimes(name, at, at); err != nil {

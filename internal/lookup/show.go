@@ -19,6 +19,7 @@ type Shown struct {
 	Damaged     []string             `json:"damaged,omitempty"`
 	Children    []checkpoint.Child   `json:"children,omitempty"`
 	Messages    []checkpoint.Message `json:"-"`
+	Planted     []string             `json:"planted,omitempty"` // Folder.Planted
 }
 
 // Show reads one session and one of its checkpoints: the newest whole one when number is 0.
@@ -27,11 +28,8 @@ func (f Folder) Show(ctx context.Context, n statedir.Name, number uint64) (Shown
 	if err != nil {
 		return Shown{}, err
 	}
-	out := Shown{Session: StatusOf(s, s.LastEvent), State: s, Children: s.Children, Messages: s.Messages}
-	store, err := filestore.Open(f.Dir.FS, f.Dir.Root)
-	if err != nil {
-		return out, err
-	}
+	out := Shown{Session: StatusOf(s, s.LastEvent), State: s, Children: s.Children, Messages: s.Messages, Planted: f.Planted(s)}
+	store := filestore.At(f.Dir.FS, f.Dir.Root)
 	if out.Checkpoints, err = store.List(ctx, s.Key); err != nil {
 		return out, err
 	}
@@ -41,7 +39,7 @@ func (f Folder) Show(ctx context.Context, n statedir.Name, number uint64) (Shown
 		}
 		data, err := store.Get(ctx, s.Key, m.Number)
 		if err == nil {
-			_, err = checkpoint.Decode(data)
+			_, err = checkpoint.DecodeIn(s.Key.Dir(), data)
 		}
 		if err != nil {
 			out.Damaged = append(out.Damaged, fmt.Sprintf("checkpoint %d: %v", m.Number, err))

@@ -123,3 +123,32 @@ func (f Folder) Sessions(ctx context.Context, n statedir.Name, most int) ([]Sess
 	}
 	return list, nil
 }
+
+// Listed describes, of all sessions, those that a name means, newest first, at most so many (0: all). With children the
+// sessions of its sub-agents follow each, as far as belay has any of them: an agent may name a sub-agent and tell nothing of it.
+func Listed(all map[checkpoint.Key]*checkpoint.State, n statedir.Name, most int, children bool, now time.Time) []SessionStatus {
+	found := statedir.Pick(all, n)
+	if most > 0 && len(found) > most {
+		found = found[:most]
+	}
+	families := map[string]map[checkpoint.Key]*checkpoint.State{} // by session id: a look among all for each child would take long
+	for k, s := range all {
+		if k.Child != "" && children {
+			if families[k.Session] == nil {
+				families[k.Session] = map[checkpoint.Key]*checkpoint.State{}
+			}
+			families[k.Session][k] = s
+		}
+	}
+	list := []SessionStatus{}
+	for _, s := range found {
+		list = append(list, StatusOf(s, now))
+		for _, c := range s.Children {
+			child := statedir.Name{Agent: s.Key.Agent, Session: s.Key.Session, Child: c.ID, Workspace: s.Key.Workspace}
+			for _, s := range statedir.Pick(families[s.Key.Session], child) {
+				list = append(list, StatusOf(s, now))
+			}
+		}
+	}
+	return list
+}

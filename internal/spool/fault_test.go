@@ -2,161 +2,123 @@ package spool
 
 import (
 	"bytes"
-	"context"
 	"errors"
-	"io/fs"
+	"strings"
 	"testing"
 	"time"
 
 	"belay/internal/vfs"
+	"belay/internal/vfs/vfstest"
 )
 
-var errInjected = errors.New("injected")
-
-// faultFS makes its k-th operation fail.
-type faultFS struct {
-	vfs.FS
-	left  int
-	fired string
+// swept is a spool that meets the faults of a disk.
+type swept struct {
+	*vfstest.Point
+	t       *testing.T
+	written map[string]bool // events that are kept, as Write said
+	got     map[string]bool
+	lost    int // events that were told as dropped
 }
 
-func (f *faultFS) hit(op string) error {
-	f.left--
-	if f.left == -1 {
-		f.fired = op
-		return errInjected
+var errRefused = errors.New("not an event")
+
+const sweptDir = "/state/spool"
+
+// take is the daemon: one event is none that it can use.
+func (s *swept) take(h, p []byte) error {
+	if !bytes.Equal(h, header(string(p))) {
+		s.Errorf("header %s and payload %q are not of one event", h, p)
+	}
+	s.got[string(p)] = true
+	if string(p) == "refused" {
+		return errRefused
 	}
 	return nil
 }
 
-func (f *faultFS) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error) {
-	if err := f.hit("open"); err != nil {
-		return nil, err
+func (s *swept) write(limits Limits, events ...string) {
+	for i, p := range events {
+		n, err := Write(s, sweptDir, limits, header(p), []byte(p), start.Add(time.Duration(i)*time.Second))
+		_ = s.Hear(err) // Hear has looked at it
+		s.lost += n
+		s.written[p] = err == nil
 	}
-	file, err := f.FS.OpenFile(name, flag, perm)
-	if err != nil {
-		return nil, err
-	}
-	return &faultFile{file, f}, nil
 }
 
-func (f *faultFS) Rename(a, b string) error {
-	if err := f.hit("rename"); err != nil {
-		return err
+// drain takes events from a disk and says what it cannot use.
+func (s *swept) drain(disk vfs.FS) error {
+	_, err := Drain(s.t.Context(), disk, sweptDir, s.take)
+	if errors.Is(err, errRefused) && (s.Err == nil || !errors.Is(err, s.Err)) {
+		return nil
 	}
-	return f.FS.Rename(a, b)
+	return err
 }
 
-func (f *faultFS) Remove(name string) error {
-	if err := f.hit("remove"); err != nil {
-		return err
+// check looks at a disk that is well again: it holds events and left-overs alone, and all that was kept is given out.
+func (s *swept) check(disk vfs.FS, when string) {
+	Check(disk, sweptDir, DefaultLimits(), func(name string, err error) { s.Errorf("%s: %s: %v", when, name, err) })
+	before := s.got
+	s.got = map[string]bool{}
+	for p := range before {
+		s.got[p] = true
 	}
-	return f.FS.Remove(name)
-}
-
-func (f *faultFS) MkdirAll(path string, perm fs.FileMode) error {
-	if err := f.hit("mkdir"); err != nil {
-		return err
-	}
-	return f.FS.MkdirAll(path, perm)
-}
-
-func (f *faultFS) ReadDir(name string) ([]fs.DirEntry, error) {
-	if err := f.hit("readdir"); err != nil {
-		return nil, err
-	}
-	return f.FS.ReadDir(name)
-}
-
-func (f *faultFS) SyncDir(name string) error {
-	if err := f.hit("syncdir"); err != nil {
-		return err
-	}
-	return f.FS.SyncDir(name)
-}
-
-type faultFile struct {
-	vfs.File
-	fs *faultFS
-}
-
-func (f *faultFile) Write(b []byte) (int, error) {
-	if err := f.fs.hit("write"); err != nil {
-		n, _ := f.File.Write(b[:len(b)/2])
-		return n, err
-	}
-	return f.File.Write(b)
-}
-
-func (f *faultFile) Read(b []byte) (int, error) {
-	if err := f.fs.hit("read"); err != nil {
-		return 0, err
-	}
-	return f.File.Read(b)
-}
-
-func (f *faultFile) Sync() error {
-	if err := f.fs.hit("sync"); err != nil {
-		return err
-	}
-	return f.File.Sync()
-}
-
-// TestFaultAtEachOperation: whatever operation fails, the caller is told, and what is found later is whole.
-func TestFaultAtEachOperation(t *testing.T) {
-	ops := map[string]bool{}
-	for k := 0; ; k++ {
-		dir := t.TempDir()
-		fsys := &faultFS{FS: vfs.OS{}, left: k}
-		limits := Limits{Bytes: 2 * block, Age: time.Hour}
-		written, lost := map[string]bool{}, 0
-		var errs error
-		for i, p := range []string{"one", "two", "three"} {
-			n, err := Write(fsys, dir, limits, header(p), []byte(p), start.Add(time.Duration(i)*time.Second))
-			errs = errors.Join(errs, err)
-			lost += n
-			written[p] = err == nil
-		}
-		got := map[string]int{}
-		take := func(h, p []byte) error {
-			if !bytes.Equal(h, header(string(p))) {
-				t.Errorf("op %d (%s): header %s and payload %q are not of one event", k, fsys.fired, h, p)
-			}
-			got[string(p)]++
-			return nil
-		}
-		_, err := Drain(context.Background(), fsys, dir, take)
-		errs = errors.Join(errs, err)
-		if fsys.fired != "" && !errors.Is(errs, errInjected) {
-			t.Errorf("op %d (%s): fault swallowed: %v", k, fsys.fired, errs)
-		}
-		for range 2 { // what a fault left is taken by the next
-			if _, err := Drain(context.Background(), vfs.OS{}, dir, take); err != nil {
-				t.Errorf("op %d (%s): drain after the fault: %v", k, fsys.fired, err)
-			}
-		}
-		missing := 0
-		for p, ok := range written {
-			if ok && got[p] == 0 {
-				missing++
-			}
-		}
-		if missing > lost {
-			t.Errorf("op %d (%s): %d written events are gone, %d told", k, fsys.fired, missing, lost)
-		}
-		if fsys.fired == "" {
-			if k < 20 || lost != 1 {
-				t.Errorf("the sweep saw %d operations and %d losses; want over 20 and 1", k, lost)
-			}
-			break
-		}
-		ops[fsys.fired] = true
-	}
-	for _, op := range []string{"open", "write", "sync", "rename", "syncdir", "read", "readdir", "mkdir", "remove"} {
-		if !ops[op] {
-			t.Errorf("no fault at %q: the sweep misses it", op)
+	for range 3 {
+		if err := s.drain(disk); err != nil {
+			s.Errorf("%s: drain: %v", when, err)
 		}
 	}
+	missing := 0
+	for p, kept := range s.written {
+		if kept && !s.got[p] {
+			missing++
+		}
+	}
+	if missing > s.lost {
+		s.Errorf("%s: %d written events are gone, %d were told", when, missing, s.lost)
+	}
+	if n, _, err := Pending(disk, sweptDir); n > 0 || err != nil {
+		s.Errorf("%s: %d events are still there, %v", when, n, err)
+	}
+	s.got = before
+}
+
+// TestEveryFault: whatever operation fails or takes the power away, the caller is told, what was kept is given out, and
+// what lies there is whole.
+func TestEveryFault(t *testing.T) {
+	vfstest.Sweep{Least: 60}.Run(t, func(p *vfstest.Point) {
+		if err := errors.Join(p.Mem.MkdirAll("/state", vfs.DirMode), p.Mem.SyncDir("/")); err != nil {
+			t.Fatal(err)
+		}
+		s := &swept{Point: p, t: t, written: map[string]bool{}, got: map[string]bool{}}
+		s.write(Limits{Bytes: 2 * block, Age: time.Hour}, "one", "two", "three")
+		for seed, left := range p.Crashes() {
+			s.check(left, "after a power cut ("+string(rune('a'+seed%26))+")")
+		}
+		s.write(DefaultLimits(), "four", "refused")
+		for range 3 {
+			_ = p.Hear(s.drain(p))
+		}
+		p.Tell(p.Op() == "stat dropped") // the loss is counted nevertheless
+		n, err := Dropped(p, sweptDir)
+		_ = p.Hear(err)
+		for _, left := range p.Crashes() {
+			s.check(left, "after a power cut at the end")
+		}
+		if p.Dies {
+			return
+		}
+		s.check(p.Mem, "as it goes on")
+		more, err := Dropped(p.Mem, sweptDir)
+		if err != nil {
+			p.Errorf("dropped: %v", err)
+		}
+		if p.Err == nil && n+more != s.lost+1 {
+			p.Errorf("%d dropped, want the %d that had no room and the one that was refused", n+more, s.lost)
+		}
+		if left := p.Mem.String(); strings.Contains(left, vfs.TempSuffix) || strings.Count(left, "\n") > 1 {
+			p.Errorf("left behind:\n%s", left)
+		}
+	})
 }
 
 func FuzzName(f *testing.F) {

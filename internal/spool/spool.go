@@ -1,9 +1,9 @@
 // Package spool keeps events that found no daemon, one file each, until a daemon takes them.
 //
-// It promises: a file is whole or not there, also after a power cut; files are given out in the order of their time; a file
-// goes only after its taker said so; the folder stays within its limits; what was given up for that is counted, and the
-// count is told once. Several processes may write and drain at the same time: an event may then be given out twice, which
-// its id makes harmless.
+// It promises: a file is whole or not there, also after a power cut; files are given out in the order of their time, and in that
+// of their coming where the clock was set back meanwhile by more than a minute; a file goes only after its taker said so; the
+// folder stays within its limits; what was given up for that is counted, and the count is told once. Several processes may write
+// and drain at the same time: an event may then be given out twice, which its id makes harmless.
 //
 // It does not redact: callers hand over what may lie on a disk. It does not notice new files by itself.
 //
@@ -44,6 +44,8 @@ const (
 	block       = 4 << 10        // what a small file costs on a disk
 	tempAge     = time.Hour      // a temporary file this old has no writer any more
 	maxFile     = wire.MaxLine + wire.MaxPayload + 1
+	late        = time.Minute       // more than any intake waits
+	maxTime     = 9_999_999_999_999 // what 13 digits hold
 )
 
 // Limits bound the folder. The oldest files go first.
@@ -63,7 +65,7 @@ func Write(fsys vfs.FS, dir string, l Limits, header, payload []byte, now time.T
 	if len(header) == 0 || bytes.IndexByte(header, '\n') >= 0 {
 		return 0, ErrNoHeader
 	}
-	if err := fsys.MkdirAll(dir, vfs.DirMode); err != nil {
+	if err := vfs.MakeDir(fsys, dir); err != nil {
 		return 0, fmt.Errorf("create spool %s: %w", dir, err)
 	}
 	size := int64(len(header) + 1 + len(payload))
@@ -74,13 +76,33 @@ func Write(fsys vfs.FS, dir string, l Limits, header, payload []byte, now time.T
 	if err != nil {
 		return dropped, errors.Join(err, Count(fsys, dir, dropped))
 	}
+	at, err := turn(fsys, dir, now)
+	if err != nil {
+		return dropped, errors.Join(err, Count(fsys, dir, dropped))
+	}
 	data := make([]byte, 0, size)
 	data = append(append(append(data, header...), '\n'), payload...)
-	name := fmt.Sprintf("%013d-%s.0", max(now.UnixMilli(), 0), safeID(header, payload))
+	name := fmt.Sprintf("%013d-%s.0", at, safeID(header, payload))
 	if err := vfs.Replace(fsys, filepath.Join(dir, name), data); err != nil {
 		return dropped, errors.Join(fmt.Errorf("spool event: %w", err), Count(fsys, dir, dropped))
 	}
 	return dropped, Count(fsys, dir, dropped)
+}
+
+// turn is the time for a file's name: now, but when the clock was set back after those that are there, or what comes later would
+// be given out first. An event that comes a little late, because its intake waited, takes its own place.
+func turn(fsys vfs.FS, dir string, now time.Time) (ms int64, err error) {
+	entries, err := fsys.ReadDir(dir)
+	if err != nil {
+		return 0, fmt.Errorf("list spool %s: %w", dir, err)
+	}
+	ms = max(now.UnixMilli(), 0)
+	for _, e := range entries {
+		if f, ok := parseName(e.Name()); ok && !f.temp && f.at < maxTime && f.at-now.UnixMilli() > late.Milliseconds() {
+			ms = max(ms, f.at+1)
+		}
+	}
+	return ms, nil
 }
 
 // makeRoom removes files until need bytes fit. Set-aside files have an eighth of the limit for themselves and were counted
@@ -121,16 +143,16 @@ func shrink(fsys vfs.FS, dir string, l Limits, need int64, now time.Time) (remov
 // Drain gives each file's header line (without its end) and payload to fn, oldest first, and removes the file when fn
 // returns nil. A file that fn refuses is passed over and tried again by the next Drain; after three refusals it is set
 // aside in bad/ and counted as dropped. An error that wraps ErrStop, or the end of ctx, ends the work and blames no file.
-// n is how many events were taken; err is the first fault.
+// n is how many events were taken; err is the first refusal and the first fault of the disk.
 func Drain(ctx context.Context, fsys vfs.FS, dir string, fn func(header, payload []byte) error) (n int, err error) {
 	files, err := list(fsys, dir)
 	if err != nil {
 		return 0, err
 	}
-	var first error
-	keep := func(err error) {
-		if first == nil {
-			first = err
+	var refusal, fault error
+	keep := func(place *error, err error) {
+		if *place == nil {
+			*place = err
 		}
 	}
 	for _, f := range files {
@@ -145,26 +167,25 @@ func Drain(ctx context.Context, fsys vfs.FS, dir string, fn func(header, payload
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // another drain was quicker
 		}
+		why := &fault
 		if err == nil {
-			err = give(data, fn)
+			why, err = &refusal, give(data, fn)
 		}
 		switch {
 		case err == nil:
 			// The folder is not synced: after a power cut the event comes again, and its id tells.
 			if err := fsys.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				keep(fmt.Errorf("remove drained event %s: %w", f.name, err))
+				keep(&fault, fmt.Errorf("remove drained event %s: %w", f.name, err))
 			}
 			n++
 		case errors.Is(err, ErrStop), ctx.Err() != nil:
 			return n, err
 		default:
-			keep(fmt.Errorf("drain event %s: %w", f.name, err))
-			if err := blame(fsys, dir, f); err != nil {
-				keep(err)
-			}
+			keep(why, fmt.Errorf("drain event %s: %w", f.name, err))
+			keep(&fault, blame(fsys, dir, f))
 		}
 	}
-	return n, first
+	return n, errors.Join(refusal, fault)
 }
 
 func give(data []byte, fn func(header, payload []byte) error) error {
@@ -211,6 +232,32 @@ func Pending(fsys vfs.FS, dir string) (events int, bytes int64, err error) {
 	return events, bytes, err
 }
 
+// Check gives every fault of the folder to yield, with the name of the file that it is of: one that is no event, and what
+// waits being more than the limits allow. It changes nothing, and others may write and drain meanwhile.
+func Check(fsys vfs.FS, dir string, l Limits, yield func(name string, err error)) {
+	files, err := list(fsys, dir)
+	if err != nil {
+		yield(".", err)
+	}
+	total := int64(0)
+	for _, f := range files {
+		total += onDisk(f.size)
+		if f.temp {
+			continue
+		}
+		data, err := vfs.ReadFile(fsys, filepath.Join(dir, f.name), maxFile)
+		if err == nil {
+			err = give(data, func(header, _ []byte) error { return json.Unmarshal(header, new(wire.Request)) })
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // taken meanwhile
+			yield(f.name, err)
+		}
+	}
+	if l.Bytes > 0 && total > l.Bytes {
+		yield(".", fmt.Errorf("%d bytes of disk, at most %d", total, l.Bytes))
+	}
+}
+
 // Count adds n lost events to the spool's count. Lines are appended, so that several processes can do it at once.
 func Count(fsys vfs.FS, dir string, n int) (err error) {
 	if n <= 0 {
@@ -229,7 +276,7 @@ func Count(fsys vfs.FS, dir string, n int) (err error) {
 		}
 	}()
 	if fi, err := f.Stat(); err == nil && fi.Size() > maxDropFile {
-		return nil
+		return nil // where the size is not known, the count is worth more than its bound
 	}
 	if _, err := f.Write([]byte(strconv.Itoa(n) + "\n")); err != nil {
 		return fmt.Errorf("count %d dropped events: %w", n, err)
@@ -241,14 +288,15 @@ func Count(fsys vfs.FS, dir string, n int) (err error) {
 // What a crash left of an earlier call is told first and alone; the rest waits for the next call.
 func Dropped(fsys vfs.FS, dir string) (int, error) {
 	taken := filepath.Join(dir, takenFile)
-	if _, err := fsys.Lstat(taken); errors.Is(err, fs.ErrNotExist) {
-		err := fsys.Rename(filepath.Join(dir, dropFile), taken)
+	_, err := fsys.Lstat(taken)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fsys.Rename(filepath.Join(dir, dropFile), taken)
 		if errors.Is(err, fs.ErrNotExist) {
 			return 0, nil
 		}
-		if err != nil {
-			return 0, fmt.Errorf("read dropped events: %w", err)
-		}
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read dropped events: %w", err)
 	}
 	n, err := sum(fsys, taken)
 	if err != nil {

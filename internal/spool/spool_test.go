@@ -79,6 +79,16 @@ func TestEventsComeBackWholeAndInOrder(t *testing.T) {
 	wantDropped(t, dir, 0)
 }
 
+// The clock is set back by a day while no daemon runs, and forward again.
+func TestOrderWhenTheClockIsSetBack(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "spool")
+	write(t, dir, "c", "first", start)
+	write(t, dir, "a", "second", start.Add(-24*time.Hour))
+	write(t, dir, "b", "third", start.Add(-24*time.Hour+time.Second))
+	write(t, dir, "a0", "fourth", start.Add(time.Hour))
+	wantList(t, drained(t, dir), "first", "second", "third", "fourth")
+}
+
 func TestX04ModesUnderAnyUmask(t *testing.T) {
 	old := syscall.Umask(0)
 	defer syscall.Umask(old)

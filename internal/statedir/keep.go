@@ -41,9 +41,47 @@ func (d Dir) LoadActive() []checkpoint.Key {
 	return keys
 }
 
-// Sweep removes what a crash left of half-made files in the root. The lock must be held. Sessions sweep their own folders
-// when they wake.
-func (d Dir) Sweep() error { return vfs.SweepTemps(d.FS, d.Root) }
+// Sweep removes what a crash left of half-made files in the root and in the journal. The lock must be held, and nothing be
+// written yet.
+func (d Dir) Sweep() error {
+	return errors.Join(vfs.SweepTemps(d.FS, d.Root, time.Time{}), vfs.SweepTemps(d.FS, filepath.Join(d.Journal(), "damaged"), time.Time{}))
+}
+
+// othersTemp is how old a left-over must be where other processes than the daemon write: they take no lock.
+const othersTemp = time.Hour
+
+// SweepBefore is from when on a temporary file may be under way, by where it lies below the state folder: a file from before
+// is a left-over for a daemon that was started then.
+func SweepBefore(rel string, started time.Time) time.Time {
+	if top, _, _ := strings.Cut(filepath.ToSlash(rel), "/"); top == "spool" || top == "install" {
+		return started.Add(-othersTemp)
+	}
+	return started
+}
+
+// SweepAll removes the left-overs everywhere else, while a daemon works that was started at a time. A session that wakes
+// sweeps its own folder, so that one which is at work now has none from before.
+func (d Dir) SweepAll(ctx context.Context, started time.Time) error {
+	folders := []string{"spool", filepath.Join("spool", "bad")}
+	for _, pattern := range []string{"install", "sessions"} {
+		entries, _ := d.FS.ReadDir(filepath.Join(d.Root, pattern)) // one that is not there has none
+		for _, e := range entries {
+			folders = append(folders, filepath.Join(pattern, e.Name()))
+		}
+	}
+	err := d.eachState(func(name string) error {
+		rel, err := filepath.Rel(d.Root, filepath.Dir(name))
+		folders = append(folders, rel, filepath.Join(rel, "checkpoints"))
+		return err
+	})
+	for _, rel := range folders {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		err = errors.Join(err, vfs.SweepTemps(d.FS, filepath.Join(d.Root, rel), SweepBefore(rel, started)))
+	}
+	return err
+}
 
 // Accounts gives the saved sessions that differ from k by their account only.
 func (d Dir) Accounts(k checkpoint.Key) []checkpoint.Key {
@@ -72,7 +110,7 @@ func (d Dir) Accounts(k checkpoint.Key) []checkpoint.Key {
 	return found
 }
 
-// Usage is what the checkpoints of one session take.
+// Usage is what one session keeps: checkpoints, mirror and state.
 type Usage struct {
 	Bytes  int64
 	Newest time.Time // of its files
@@ -80,7 +118,7 @@ type Usage struct {
 	dir string // of the session
 }
 
-// Usage tells what each session's checkpoints take, from names and sizes alone.
+// Usage tells what each session keeps, half-made files included, from names and sizes alone.
 func (d Dir) Usage(ctx context.Context) ([]Usage, error) {
 	var all []Usage
 	err := d.eachState(func(name string) error {
@@ -97,21 +135,23 @@ func (d Dir) Usage(ctx context.Context) ([]Usage, error) {
 }
 
 func (d Dir) measure(u *Usage) error {
-	entries, err := d.FS.ReadDir(filepath.Join(u.dir, "checkpoints"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("measure %s: %w", u.dir, err)
-	}
-	for _, e := range entries {
-		info, err := e.Info()
-		if err != nil {
-			continue // deleted since
+	for _, dir := range []string{u.dir, filepath.Join(u.dir, "checkpoints")} {
+		entries, err := d.FS.ReadDir(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
 		}
-		u.Bytes += info.Size()
-		if info.ModTime().After(u.Newest) {
-			u.Newest = info.ModTime()
+		if err != nil {
+			return fmt.Errorf("measure %s: %w", u.dir, err)
+		}
+		for _, e := range entries {
+			info, err := e.Info()
+			if err != nil || info.IsDir() {
+				continue // deleted since, or the folder that comes next
+			}
+			u.Bytes += info.Size()
+			if info.ModTime().After(u.Newest) {
+				u.Newest = info.ModTime()
+			}
 		}
 	}
 	return nil
@@ -126,7 +166,27 @@ func (d Dir) Size(u Usage) int64 {
 	return now.Bytes
 }
 
-// KeyOf tells whose checkpoints they are; false when the session's state cannot be read.
+// Copies is what the copies of a session's transcript take, half-made ones included.
+func (d Dir) Copies(k checkpoint.Key) (bytes int64) {
+	entries, _ := d.FS.ReadDir(d.Session(k)) // one that cannot be read holds nothing that could be cut
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && strings.HasPrefix(strings.TrimPrefix(e.Name(), "."), "transcript.") {
+			bytes += info.Size()
+		}
+	}
+	return bytes
+}
+
+// StateBytes is what a session's saved state takes.
+func (d Dir) StateBytes(k checkpoint.Key) int64 {
+	info, err := d.FS.Lstat(d.stateFile(k))
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// KeyOf tells whose files they are; false when the session's state cannot be read.
 func (d Dir) KeyOf(u Usage) (checkpoint.Key, bool) {
 	s, err := d.readState(filepath.Join(u.dir, "state.json"))
 	if err != nil {

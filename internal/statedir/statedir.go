@@ -16,14 +16,15 @@ import (
 	"syscall"
 
 	"belay/checkpoint"
+	"belay/checkpoint/filestore"
 	"belay/checkpoint/journal"
 	"belay/internal/vfs"
 )
 
 // Errors of a state folder.
 var (
-	// ErrForeign: the folder, or one in it, is not this user's alone; nothing is read from it.
-	ErrForeign = errors.New("not this user's own folder")
+	// ErrForeign: the folder, or what lies in it, is not this user's alone; nothing is read from it.
+	ErrForeign = vfs.ErrUnsafe
 	// ErrNotFound: no such session here.
 	ErrNotFound = errors.New("no such session")
 )
@@ -53,7 +54,7 @@ func (d Dir) stateFile(k checkpoint.Key) string { return filepath.Join(d.Session
 
 // Make creates the folder for this user alone, or says why it cannot be used.
 func (d Dir) Make() error {
-	if err := d.FS.MkdirAll(d.Root, vfs.DirMode); err != nil {
+	if err := vfs.MakeDir(d.FS, d.Root); err != nil {
 		return fmt.Errorf("make the state folder %s: %w", d.Root, err)
 	}
 	return d.Own()
@@ -72,11 +73,19 @@ func (d Dir) Own() error {
 		return fmt.Errorf("state folder %s: %w (owner %d)", d.Root, ErrForeign, st.Uid)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		if err := os.Chmod(d.Root, vfs.DirMode); err != nil {
+		if err := d.close(); err != nil {
 			return fmt.Errorf("close the state folder %s to others: %w", d.Root, err)
 		}
 	}
 	return nil
+}
+
+func (d Dir) close() error {
+	f, err := d.FS.OpenFile(d.Root, os.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Chmod(vfs.DirMode), f.Close())
 }
 
 // SaveState puts a session's state in place, durably.
@@ -85,8 +94,11 @@ func (d Dir) SaveState(s *checkpoint.State) error {
 	if err != nil {
 		return fmt.Errorf("save state of %s: %w", s.Key, err)
 	}
-	if err := d.FS.MkdirAll(d.Session(s.Key), vfs.DirMode); err != nil {
-		return fmt.Errorf("save state of %s: %w", s.Key, err)
+	// Where there is one already, the folders were made durable for it.
+	if _, err := d.FS.Lstat(d.stateFile(s.Key)); err != nil {
+		if err := vfs.MakeDir(d.FS, d.Session(s.Key)); err != nil {
+			return fmt.Errorf("save state of %s: %w", s.Key, err)
+		}
 	}
 	if err := d.safe(d.Sessions(), filepath.Dir(d.Session(s.Key)), d.Session(s.Key)); err != nil {
 		return fmt.Errorf("save state of %s: %w", s.Key, err)
@@ -104,19 +116,9 @@ func (d Dir) safe(folders ...string) error {
 		if err != nil {
 			return err
 		}
-		if !info.IsDir() {
-			return fmt.Errorf("%s is a link or no folder: %w", path, ErrForeign)
-		}
-		if err := own(path, info); err != nil {
+		if err := vfs.Safe(path, info, true); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-func own(path string, info fs.FileInfo) error {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Geteuid() {
-		return fmt.Errorf("%s: %w (owner %d)", path, ErrForeign, st.Uid)
 	}
 	return nil
 }
@@ -126,20 +128,15 @@ func (d Dir) LoadState(k checkpoint.Key) (*checkpoint.State, error) {
 	return d.readState(d.stateFile(k))
 }
 
+// StateIn reads the saved state in a session's folder, whatever session it is of.
+func (d Dir) StateIn(folder string) (*checkpoint.State, error) {
+	return d.readState(filepath.Join(folder, "state.json"))
+}
+
 // readState reads a state file that is this user's own, in folders that are.
 func (d Dir) readState(name string) (*checkpoint.State, error) {
-	if err := d.safe(d.Sessions(), filepath.Dir(filepath.Dir(name)), filepath.Dir(name)); err != nil {
-		return nil, fmt.Errorf("read state: %w", err)
-	}
-	info, err := d.FS.Lstat(name)
-	if err != nil {
+	if _, err := d.stateInfo(name); err != nil {
 		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("read state: %s is a link or no plain file: %w", name, ErrForeign)
-	}
-	if err := own(name, info); err != nil {
-		return nil, fmt.Errorf("read state: %w", err)
 	}
 	data, err := vfs.ReadFile(d.FS, name, maxState)
 	if err != nil {
@@ -165,12 +162,7 @@ func (d Dir) States(ctx context.Context, want func(checkpoint.Key) bool) (map[ch
 	states := map[checkpoint.Key]*checkpoint.State{}
 	var rep Report
 	err := d.eachState(func(name string) error {
-		s, err := d.readState(name)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-		case err != nil:
-			rep.Bad = append(rep.Bad, fmt.Sprintf("%s: %v", name, err))
-		case want == nil || want(s.Key):
+		if s := d.saved(ctx, name, &rep); s != nil && (want == nil || want(s.Key)) {
 			states[s.Key] = s
 		}
 		return ctx.Err()
@@ -178,12 +170,30 @@ func (d Dir) States(ctx context.Context, want func(checkpoint.Key) bool) (map[ch
 	if err != nil {
 		return nil, rep, err
 	}
-	rep.Journal, err = d.fold(ctx, states, nil, want)
+	rep.Journal, err = d.fold(ctx, states, nil, want, nil)
 	return states, rep, err
 }
 
-// fold applies the journal's events to the states. A needle that a record must hold saves decoding the others.
-func (d Dir) fold(ctx context.Context, states map[checkpoint.Key]*checkpoint.State, needle []byte, want func(checkpoint.Key) bool) (journal.Report, error) {
+// saved reads a session by the name of its state file. Where that is lost or broken the newest whole checkpoint stands for it;
+// nil when there is none.
+func (d Dir) saved(ctx context.Context, name string, rep *Report) *checkpoint.State {
+	s, err := d.readState(name)
+	if err == nil {
+		return s
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		rep.Bad = append(rep.Bad, fmt.Sprintf("%s: %v", name, err))
+	}
+	c, err := filestore.At(d.FS, d.Root).Newest(ctx, filepath.Dir(name))
+	if err != nil {
+		return nil // what the journal tells of it stands alone
+	}
+	return c.Restore()
+}
+
+// fold applies the journal's events to the states. A needle that a record must hold saves decoding the others. A state that
+// is not there whole (see Fold) is woken first.
+func (d Dir) fold(ctx context.Context, states map[checkpoint.Key]*checkpoint.State, needle []byte, want func(checkpoint.Key) bool, wake func(*checkpoint.State) *checkpoint.State) (journal.Report, error) {
 	return journal.Scan(d.FS, d.Journal(), 0, func(seq uint64, payload []byte) error {
 		if needle != nil && !bytes.Contains(payload, needle) {
 			return nil
@@ -195,6 +205,10 @@ func (d Dir) fold(ctx context.Context, states map[checkpoint.Key]*checkpoint.Sta
 		s := states[e.Key]
 		if s == nil {
 			s = checkpoint.NewState(e.Key)
+			states[e.Key] = s
+		}
+		if seq > s.Seq && wake != nil {
+			s = wake(s)
 			states[e.Key] = s
 		}
 		if seq > s.Seq {
@@ -262,7 +276,6 @@ func within(path, folder string) bool {
 // alone.
 func (d Dir) Find(ctx context.Context, n Name) ([]*checkpoint.State, Report, error) {
 	var rep Report
-	var found []*checkpoint.State
 	states := map[checkpoint.Key]*checkpoint.State{}
 	var needle []byte
 	if n.Session != "" {
@@ -272,11 +285,8 @@ func (d Dir) Find(ctx context.Context, n Name) ([]*checkpoint.State, Report, err
 		if n.Session != "" && !strings.HasPrefix(filepath.Base(filepath.Dir(name)), dirPrefix(n)) {
 			return nil
 		}
-		s, err := d.readState(name)
-		if err == nil {
+		if s := d.saved(ctx, name, &rep); s != nil {
 			states[s.Key] = s
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			rep.Bad = append(rep.Bad, fmt.Sprintf("%s: %v", name, err))
 		}
 		return ctx.Err()
 	})
@@ -286,9 +296,15 @@ func (d Dir) Find(ctx context.Context, n Name) ([]*checkpoint.State, Report, err
 	want := func(k checkpoint.Key) bool {
 		return (n.Agent == "" || n.Agent == k.Agent) && (n.Session == "" || n.Session == k.Session)
 	}
-	if rep.Journal, err = d.fold(ctx, states, needle, want); err != nil {
+	if rep.Journal, err = d.fold(ctx, states, needle, want, nil); err != nil {
 		return nil, rep, err
 	}
+	return Pick(states, n), rep, nil
+}
+
+// Pick gives those of all sessions that a name means, the newest first.
+func Pick(states map[checkpoint.Key]*checkpoint.State, n Name) []*checkpoint.State {
+	var found []*checkpoint.State
 	for _, s := range states {
 		if n.Matches(s.Key, s.Workspace) {
 			found = append(found, s)
@@ -298,7 +314,7 @@ func (d Dir) Find(ctx context.Context, n Name) ([]*checkpoint.State, Report, err
 		found = nearest(states, n)
 	}
 	sortNewest(found)
-	return found, rep, nil
+	return found
 }
 
 // nearest gives the sessions of the nearest folder above the one that is named: agents are asked about from sub-folders.

@@ -216,9 +216,12 @@ func TestRecentIsOfThisAgentAndFolder(t *testing.T) {
 	if err := os.Chtimes(d.stateFile(old), now, now.Add(-48*time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	list, err := d.Recent(t.Context(), "a", "/w", now.Add(-24*time.Hour))
+	list, err := d.Recent(t.Context(), "a", "/w", now.Add(-24*time.Hour), nil)
 	if err != nil || len(list) != 1 || list[0].Key != want {
 		t.Errorf("%d states, %v; want just %v", len(list), err, want)
+	}
+	if list, err := d.Recent(t.Context(), "a", "/w", now.Add(-24*time.Hour), map[string]bool{d.Session(want): true}); err != nil || len(list) != 0 {
+		t.Errorf("%d states, %v; want none beside the one in memory", len(list), err)
 	}
 }
 
@@ -263,9 +266,20 @@ func TestUsage(t *testing.T) {
 	if err := errors.Join(os.Mkdir(folder, 0o700), os.WriteFile(filepath.Join(folder, "000001-full.md"), make([]byte, 100), 0o600)); err != nil {
 		t.Fatal(err)
 	}
+	copied := filepath.Join(d.Session(key), "transcript.jsonl.zst")
+	if err := os.WriteFile(copied, make([]byte, 30), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(filepath.Join(d.Session(key), "state.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	list, err := d.Usage(t.Context())
-	if err != nil || len(list) != 1 || list[0].Bytes != 100 {
-		t.Fatalf("usage %+v, %v; want 100 bytes of one", list, err)
+	if err != nil || len(list) != 1 || list[0].Bytes != 130+info.Size() {
+		t.Fatalf("usage %+v, %v; want %d bytes of one", list, err, 130+info.Size())
+	}
+	if got := d.Copies(key); got != 30 {
+		t.Errorf("%d bytes of copies, want 30", got)
 	}
 	if got, ok := d.KeyOf(list[0]); !ok || got != key {
 		t.Errorf("key %v, %t", got, ok)
@@ -273,7 +287,7 @@ func TestUsage(t *testing.T) {
 	if err := os.Remove(filepath.Join(folder, "000001-full.md")); err != nil {
 		t.Fatal(err)
 	}
-	if got := d.Size(list[0]); got != 0 {
-		t.Errorf("%d bytes after it went, want 0", got)
+	if got := d.Size(list[0]); got != 30+info.Size() {
+		t.Errorf("%d bytes after it went, want %d", got, 30+info.Size())
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
+	"time"
 )
 
 // Modes of everything that belay creates, whatever the umask says.
@@ -36,6 +38,8 @@ type File interface {
 	Sync() error
 	Truncate(size int64) error
 	Stat() (fs.FileInfo, error)
+	// Chmod sets the mode, whatever the umask says.
+	Chmod(mode fs.FileMode) error
 }
 
 // FS is a file system. Errors are those of package os (errors.Is with fs.ErrNotExist and the like works).
@@ -77,13 +81,56 @@ func (OS) SyncDir(name string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
+// MakeDir makes a folder and those above it, for this user alone, and durably: without a sync of the folder above, a new one
+// may be gone after a power cut with all that was synced in it. Of those that are there the last is synced too, since its
+// maker may have been killed before it did so.
+func MakeDir(fsys FS, dir string) error { return MakeDirMode(fsys, dir, DirMode) }
+
+// MakeDirMode is MakeDir for a folder that is not belay's alone.
+func MakeDirMode(fsys FS, dir string, mode fs.FileMode) error {
+	above := filepath.Dir(dir)
+	_, err := fsys.Lstat(dir)
+	if errors.Is(err, fs.ErrNotExist) && above != dir {
+		err = MakeDirMode(fsys, above, mode)
+	}
+	if err == nil {
+		err = fsys.MkdirAll(dir, mode) // says so when a file is in the way
+	}
+	if err != nil || above == dir {
+		return err
+	}
+	// A parent that is not ours to read is not of our making, and its names were synced by whoever made it.
+	if err := fsys.SyncDir(above); err != nil && !errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("sync folder of %s: %w", dir, err)
+	}
+	return nil
+}
+
 // Replace makes name hold exactly data, durably: a temporary file beside it, write, sync, close, rename, sync of the
 // folder. After a crash at any moment name holds the old bytes or the new ones. On error the old file is untouched
 // (unless only the last step failed, which the error says) and the temporary file is removed.
-func Replace(fsys FS, name string, data []byte) error {
-	dir := filepath.Dir(name)
-	tmp := filepath.Join(dir, "."+filepath.Base(name)+TempSuffix)
-	if err := writeWhole(fsys, tmp, data); err != nil {
+func Replace(fsys FS, name string, data []byte) error { return ReplaceMode(fsys, name, data, FileMode) }
+
+// ReplaceMode is Replace for a file that is not belay's alone: a program, another program's settings. The mode is there
+// before the name is.
+func ReplaceMode(fsys FS, name string, data []byte, mode fs.FileMode) error {
+	return replace(fsys, name, mode, func(w io.Writer) error {
+		n, err := w.Write(data)
+		if err == nil && n < len(data) {
+			err = io.ErrShortWrite
+		}
+		return err
+	})
+}
+
+// ReplaceWith is Replace for what does not fit into memory: write gives the bytes, and its error leaves the old file.
+func ReplaceWith(fsys FS, name string, write func(w io.Writer) error) error {
+	return replace(fsys, name, FileMode, write)
+}
+
+func replace(fsys FS, name string, mode fs.FileMode, write func(w io.Writer) error) error {
+	dir, tmp := filepath.Dir(name), tempOf(name)
+	if err := writeWhole(fsys, tmp, mode, write); err != nil {
 		_ = fsys.Remove(tmp) // the temporary file is swept later if this fails too
 		return fmt.Errorf("write %s: %w", name, err)
 	}
@@ -97,8 +144,20 @@ func Replace(fsys FS, name string, data []byte) error {
 	return nil
 }
 
-func writeWhole(fsys FS, name string, data []byte) (err error) {
-	f, err := fsys.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, FileMode)
+func tempOf(name string) string {
+	return filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+TempSuffix)
+}
+
+// RemoveTemp removes what a crash left of Replace for one file, where nobody sweeps: in another program's folder.
+func RemoveTemp(fsys FS, name string) error {
+	if err := fsys.Remove(tempOf(name)); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+		return err
+	}
+	return nil
+}
+
+func writeWhole(fsys FS, name string, mode fs.FileMode, write func(w io.Writer) error) (err error) {
+	f, err := fsys.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
 	if err != nil {
 		return err
 	}
@@ -107,11 +166,10 @@ func writeWhole(fsys FS, name string, data []byte) (err error) {
 			err = cerr
 		}
 	}()
-	n, err := f.Write(data)
-	if err == nil && n < len(data) {
-		err = io.ErrShortWrite
+	if err := f.Chmod(mode); err != nil { // the umask may have taken bits away, and a left-over of a crash may have others
+		return err
 	}
-	if err != nil {
+	if err := write(f); err != nil {
 		return err
 	}
 	return f.Sync()
@@ -134,8 +192,9 @@ func ReadFile(fsys FS, name string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// SweepTemps removes what a crash left of Replace in a folder. Call it only while holding the state folder's lock.
-func SweepTemps(fsys FS, dir string) error {
+// SweepTemps removes what a crash left of Replace in a folder, as far as it was last written before a time; the zero time
+// means all. Call it only while holding the state folder's lock.
+func SweepTemps(fsys FS, dir string, before time.Time) error {
 	entries, err := fsys.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -144,10 +203,16 @@ func SweepTemps(fsys FS, dir string) error {
 		return err
 	}
 	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), TempSuffix) {
-			if rerr := fsys.Remove(filepath.Join(dir, e.Name())); rerr != nil {
-				err = errors.Join(err, rerr)
+		if !strings.HasSuffix(e.Name(), TempSuffix) {
+			continue
+		}
+		if !before.IsZero() {
+			if info, ierr := e.Info(); ierr != nil || !info.ModTime().Before(before) {
+				continue // gone, or somebody is at it
 			}
+		}
+		if rerr := fsys.Remove(filepath.Join(dir, e.Name())); rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
+			err = errors.Join(err, rerr)
 		}
 	}
 	return err

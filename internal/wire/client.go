@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"time"
 )
 
@@ -29,29 +28,13 @@ func Dial(ctx context.Context, stateDir, socket string) (*Conn, error) {
 	}
 	var errs []error
 	for _, place := range places {
-		var d net.Dialer
-		c, err := d.DialContext(ctx, "unix", place)
-		if err == nil {
-			err = ours(c)
-		}
+		c, err := Connect(ctx, place)
 		if err == nil {
 			return &Conn{c, bufio.NewReader(c)}, nil
 		}
 		errs = append(errs, err)
 	}
 	return nil, fmt.Errorf("%w: %w", ErrNoDaemon, errors.Join(errs...))
-}
-
-// ours refuses a listener that another user runs: it would be told what our agents say.
-func ours(c net.Conn) error {
-	uid, err := PeerUID(c.(*net.UnixConn)) // a dialler of "unix" gives nothing else
-	if err == nil && uid != os.Getuid() {
-		err = fmt.Errorf("%s is another user's (%d)", c.RemoteAddr(), uid)
-	}
-	if err != nil {
-		return errors.Join(err, c.Close())
-	}
-	return nil
 }
 
 // Close ends the connection.

@@ -1,10 +1,18 @@
 package wire
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
+	"syscall"
 )
+
+// ErrUntrusted: a socket that a stranger could have made, or a stranger behind it. Nothing is said there.
+var ErrUntrusted = errors.New("not a socket that only we can have made")
 
 // maxSocketPath is the longest path that can be bound on every system belay runs on: sun_path holds 104 bytes on macOS
 // and 108 on Linux, one of them the final NUL.
@@ -28,4 +36,55 @@ func fnv64(s string) uint64 {
 		h *= 1099511628211
 	}
 	return h
+}
+
+// Connect connects to a socket that only this user can have made: a socket and no link, of ours, in a folder and no link, of
+// ours, that nobody else can enter, with a peer of ours behind it. belay-hook makes the same checks with its own code.
+func Connect(ctx context.Context, place string) (net.Conn, error) {
+	if err := Private(filepath.Dir(place)); err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", place, err)
+	}
+	info, err := os.Lstat(place)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the socket: %w", err)
+	}
+	if info.Mode().Type() != fs.ModeSocket || !ours(info) {
+		return nil, fmt.Errorf("connect to %s: %w", place, ErrUntrusted)
+	}
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unix", place)
+	if err != nil {
+		return nil, err
+	}
+	uid, err := PeerUID(c.(*net.UnixConn)) // a dialler of "unix" gives nothing else
+	if err == nil && uid != os.Getuid() {
+		err = fmt.Errorf("connect to %s: user %d listens there: %w", place, uid, ErrUntrusted)
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// Private says whether a folder may hold the socket: it is one and no link, is ours, and is closed to all others.
+func Private(dir string) error {
+	info, err := os.Lstat(dir)
+	switch {
+	case err != nil:
+		return fmt.Errorf("look at the socket's folder: %w", err)
+	case info.Mode()&fs.ModeSymlink != 0:
+		return fmt.Errorf("%s is a link: %w", dir, ErrUntrusted)
+	case !info.IsDir():
+		return fmt.Errorf("%s: %w", dir, syscall.ENOTDIR)
+	case !ours(info):
+		return fmt.Errorf("%s belongs to another user: %w", dir, ErrUntrusted)
+	case info.Mode().Perm()&0o077 != 0:
+		return fmt.Errorf("%s is open to others (mode %o): chmod 700 it: %w", dir, info.Mode().Perm(), ErrUntrusted)
+	}
+	return nil
+}
+
+func ours(info fs.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) == os.Getuid()
 }

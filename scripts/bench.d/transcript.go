@@ -232,7 +232,7 @@ func (r *recorded) checkpoint(ctx context.Context, dir string) (err error) {
 	if err := store.Put(ctx, s.Key, c.Meta(), data); err != nil {
 		return err
 	}
-	taken := c.Taken(false)
+	taken := c.Taken()
 	s.Apply(checkpoint.Event{At: now, Seq: 1, Key: s.Key, Kind: checkpoint.EventCheckpoint, Taken: &taken})
 	if len(s.Messages) == 0 || s.Cursor == "" {
 		return fmt.Errorf("%s: nothing was read of %s", r.agent, r.path)

@@ -2,10 +2,11 @@ package all
 
 import (
 	"bytes"
+	"errors"
 	"maps"
+	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"belay/internal/agent"
@@ -42,7 +43,7 @@ func TestEveryInstallersFaults(t *testing.T) {
 	seen := 0
 	for _, a := range All() {
 		if _, ok := a.(agent.Installer); !ok || a.Name() == "agent-zero" {
-			continue // Agent Zero is looked for on the real disk: its own package has its sweep
+			continue // Agent Zero is looked for on the real disk: the next test
 		}
 		seen++
 		for _, had := range []bool{true, false} {
@@ -66,6 +67,41 @@ func TestEveryInstallersFaults(t *testing.T) {
 	if seen != len(settings) {
 		t.Errorf("%d installers, %d with settings: each needs some", seen, len(settings))
 	}
+}
+
+// TestAgentZerosFaults is the same for a program that is looked for on the real disk, where the power cannot be cut.
+func TestAgentZerosFaults(t *testing.T) {
+	root := t.TempDir()
+	t.Setenv("AGENT_ZERO_DIR", root)
+	if err := errors.Join(os.WriteFile(filepath.Join(root, "agent.py"), nil, 0o600), os.Mkdir(filepath.Join(root, "usr"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	installer := func(disk vfs.FS) agent.Installer {
+		a, _ := ByName("agent-zero")
+		a.(agent.Portable).OnDisk(disk)
+		return a.(agent.Installer)
+	}
+	paths := agent.Paths{Hook: faultyHook}
+	vfstest.Sweep{Least: 15, Step: 4, Disk: func() vfs.FS { return vfstest.Quick{} }}.Run(t, func(p *vfstest.Point) {
+		_, err := installer(p.Fault).Install(paths, false)
+		_ = p.Hear(err) // Hear has looked at it
+		_, err = installer(p.Fault).Uninstall(paths, false)
+		_ = p.Hear(err)
+		verb, what, _ := strings.Cut(p.Op(), " ")
+		p.Tell((verb == "readdir" || verb == "remove") && !strings.Contains(what, ".")) // an empty folder is tidied up
+		if _, err := installer(vfstest.Quick{}).Uninstall(paths, false); err != nil {
+			p.Errorf("uninstall later: %v", err)
+		}
+		if left, _ := filepath.Glob(filepath.Join(root, "usr", "*", "*", "*", "*")); len(left) > 0 {
+			p.Errorf("left behind: %q", left)
+		}
+		if err := os.RemoveAll(filepath.Join(root, "usr")); err != nil { // empty folders, where tidying up failed
+			t.Fatal(err)
+		}
+		if err := os.Mkdir(filepath.Join(root, "usr"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 type faulty struct {
@@ -132,9 +168,6 @@ func (f *faulty) harmless() bool {
 
 // crash looks at what a power cut leaves, and takes belay out there.
 func (f *faulty) crash(when string) {
-	if !f.Dies && f.Err != nil && f.Err != syscall.ENOSPC {
-		return // a fault of another name leaves the same
-	}
 	for _, left := range f.Crashes() {
 		f.check(left, when+" and a power cut")
 		f.back(left, when+" and a power cut")

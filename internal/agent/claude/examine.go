@@ -87,15 +87,16 @@ func (form) Recall(from []byte, r examine.Result, id, parent string) []byte {
 	return o.Keep("isSidechain").Set("message", json.RawMessage(message)).Set("type", "assistant").Set("uuid", id).Keep("timestamp").Keep(trailer...).Bytes()
 }
 
-// Minds says what Claude Code 2.1.328 was seen to do.
+// Minds says what Claude Code 2.1.328 was seen to do. A record whose parent is not there goes on behind what was written a few
+// seconds before it, if anything was: after a longer pause all before it is lost.
 func (form) Minds(a examine.Action) string {
 	switch a {
 	case examine.Relink:
-		return "all before it is lost to the model: it follows a record that is not in the file"
+		return "what came before it can be lost to the model: it follows a record that is not in the file"
 	case examine.Uncycle:
-		return "all before it is lost to the model: its parents go in a circle"
+		return "what came before it can be lost to the model: its parents go in a circle"
 	case examine.CutStub, examine.TrimBefore:
-		return "the record on this line is lost to the model, and so is all before it when the next one follows it"
+		return "the record on this line is lost to the model, and what came before it can be"
 	case examine.DropRepeat:
 		return "what came after the first copy of this record is lost to the model"
 	}

@@ -12,7 +12,8 @@ import (
 )
 
 // Fault is a vfs.FS that hands everything on to another one, counts the operations, lists them, and makes chosen ones fail.
-// All calls count but Seek, which cannot fail on a disk. It is safe for concurrent use.
+// All calls count but Seek, which cannot fail on a disk, and Close of a file that was only read, which can lose nothing. It is
+// safe for concurrent use.
 //
 // A write that fails lets half of its bytes through, as a full disk does. A sync that fails on a Mem loses the unsynced
 // bytes for good, as Linux does, so that a program which syncs once more and believes it is found out.
@@ -119,7 +120,7 @@ func (f *Fault) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, err
 	if err != nil {
 		return nil, err
 	}
-	return &faultFile{File: file, fault: f, name: name}, nil
+	return &faultFile{File: file, fault: f, name: name, reads: flag&(os.O_WRONLY|os.O_RDWR) == 0}, nil
 }
 
 // Rename is listed with both names.
@@ -174,6 +175,7 @@ type faultFile struct {
 	vfs.File
 	fault *Fault
 	name  string
+	reads bool // and cannot write
 }
 
 func (f *faultFile) Read(p []byte) (int, error) {
@@ -225,8 +227,18 @@ func (f *faultFile) Stat() (fs.FileInfo, error) {
 	return f.File.Stat()
 }
 
+func (f *faultFile) Chmod(mode fs.FileMode) error {
+	if err := f.fault.step("chmod", f.name); err != nil {
+		return err
+	}
+	return f.File.Chmod(mode)
+}
+
 // Close closes the file even when it is made to fail: a descriptor whose close failed is gone.
 func (f *faultFile) Close() error {
+	if f.reads {
+		return f.File.Close()
+	}
 	err := f.fault.step("close", f.name)
 	if cerr := f.File.Close(); err == nil {
 		err = cerr

@@ -1,5 +1,6 @@
 // Package vfstest holds the disks that tests use in place of the real one: Mem keeps everything in memory and can lose
-// power, Fault makes chosen operations of any vfs.FS fail and lists all of them.
+// power, Fault makes chosen operations of any vfs.FS fail and lists all of them. Sweep puts both together: a script meets
+// every fault at every operation.
 //
 // Mem promises to be as unkind as a disk may be: what was not synced is there, or not, or in part, and a file whose name
 // was not synced (SyncDir) may be gone although its bytes were. It knows no links, owners or quotas, and modes are kept
@@ -77,6 +78,7 @@ func (m *Mem) CrashClone(seed uint64) *Mem {
 			left[name] = n
 		}
 	}
+	m.keepMoved(left, rnd)
 	clone := NewMem()
 	survivors := map[*node]*node{} // two names of one file stay one file
 	for _, name := range unionOfNames(left, nil) {
@@ -93,6 +95,29 @@ func (m *Mem) CrashClone(seed uint64) *Mem {
 		clone.mu.names[name], clone.mu.stable[name] = s, s
 	}
 	return clone
+}
+
+// keepMoved gives each file that was renamed one of its two names, where chance left it neither: every file system that is
+// in use renames a file as one step. It is called under the lock.
+func (m *Mem) keepMoved(left map[string]*node, rnd *rand.Rand) {
+	there, moved := map[*node]bool{}, map[*node]string{}
+	for _, n := range left {
+		there[n] = true
+	}
+	for name, n := range m.mu.names {
+		moved[n] = name
+	}
+	for _, old := range unionOfNames(m.mu.stable, nil) {
+		n := m.mu.stable[old]
+		name, ok := moved[n]
+		if n.dir || !ok || there[n] {
+			continue
+		}
+		if left[old] == nil && rnd.IntN(2) == 0 {
+			name = old
+		}
+		left[name] = n
+	}
 }
 
 // unionOfNames is sorted, so that one seed always gives one disk and folders come before what they hold.

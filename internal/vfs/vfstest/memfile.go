@@ -142,6 +142,17 @@ func (f *memFile) Truncate(size int64) error {
 	return nil
 }
 
+// Chmod is kept at once, like a name after SyncDir: no promise of belay's hangs on a mode after a power cut.
+func (f *memFile) Chmod(mode fs.FileMode) error {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	if f.closed {
+		return fail("chmod", f.name, fs.ErrClosed)
+	}
+	f.n.mode = f.n.mode&^fs.ModePerm | mode.Perm()
+	return nil
+}
+
 func (f *memFile) Stat() (fs.FileInfo, error) {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()

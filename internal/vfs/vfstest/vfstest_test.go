@@ -96,7 +96,9 @@ func script(fsys vfs.FS, dir string) (out []string) {
 	say("read of a write-only file", n, err)
 	say("truncate up", f.Truncate(13))
 	say("truncate down", f.Truncate(8))
+	say("chmod", f.Chmod(0o640))
 	say("sync, close", f.Sync(), f.Close())
+	say("chmod of a closed file", f.Chmod(0o640))
 	say("close twice", f.Close())
 	say("content", read(fsys, p("a")))
 	open("a", plain|os.O_EXCL)
@@ -218,8 +220,32 @@ func TestCrashClone(t *testing.T) {
 	}
 }
 
+// TestCrashCloneMovesWhole: a file that was renamed is there after a power cut, under its old name or its new one.
+func TestCrashCloneMovesWhole(t *testing.T) {
+	m := NewMem()
+	m.MkdirAll("/d", vfs.DirMode)
+	m.SyncDir("/")
+	write(t, m, "/d/f", "moved", true)
+	m.SyncDir("/d")
+	m.Rename("/d/f", "/d/g")
+	seen := map[string]int{}
+	for seed := range uint64(100) {
+		c := m.CrashClone(seed)
+		seen[read(c, "/d/f")+", "+read(c, "/d/g")]++
+	}
+	const none = "error: file does not exist"
+	for _, want := range []string{"moved, " + none, none + ", moved"} {
+		if seen[want] == 0 {
+			t.Errorf("%q never came", want)
+		}
+	}
+	if seen[none+", "+none] > 0 {
+		t.Errorf("the file was gone %d times of 100: %v", seen[none+", "+none], seen)
+	}
+}
+
 func TestFaultFailsTheKthOperation(t *testing.T) {
-	lines := "create .f.belay-tmp, write .f.belay-tmp, sync .f.belay-tmp, close .f.belay-tmp, rename .f.belay-tmp f, syncdir d"
+	lines := "create .f.belay-tmp, chmod .f.belay-tmp, write .f.belay-tmp, sync .f.belay-tmp, close .f.belay-tmp, rename .f.belay-tmp f, syncdir d"
 	for k, op := range strings.Split(lines, ", ") {
 		m := NewMem()
 		m.MkdirAll("/d", vfs.DirMode)
