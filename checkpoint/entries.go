@@ -91,22 +91,6 @@ func (s *State) entry(e Event, n Entry, quiet bool, f *Effect) bool {
 	return false
 }
 
-// childEntry folds in what a file says of a sub-agent. The file may be behind the events: where those told of the sub-agent,
-// it never makes it run again.
-func (s *State) childEntry(n Entry, at time.Time) {
-	begins := n.Kind == EntryChildStart
-	for _, c := range s.Children {
-		if c.ID == n.Child && (c.Running == begins || c.Told && begins) {
-			return
-		}
-	}
-	e := Event{Kind: EventChildEnd, Child: n.Child, ChildName: n.Name, At: at}
-	if begins {
-		e.Kind = EventChildStart
-	}
-	s.child(e, false)
-}
-
 // fileTurn is the turn that the file is telling of.
 func (s *State) fileTurn() int {
 	for i := len(s.Turns) - 1; i >= 0; i-- {

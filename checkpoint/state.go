@@ -113,15 +113,6 @@ type Note struct {
 	Text string    `json:"text"`
 }
 
-// Child is a sub-agent of this session.
-type Child struct {
-	ID      string    `json:"id"`
-	Name    string    `json:"name,omitempty"`
-	At      time.Time `json:"at"`
-	Running bool      `json:"running,omitempty"`
-	Told    bool      `json:"told,omitempty"` // an event told of it, not the file alone
-}
-
 // Ending is how a session ended.
 type Ending struct {
 	At     time.Time `json:"at"`
@@ -467,25 +458,6 @@ func (s *State) mark(e Event) Effect {
 	}
 	s.Decisions = keepNewest(append(s.Decisions, note), maxNotes)
 	return Effect{Force: CauseDecision}
-}
-
-// child notes that a sub-agent began or ended; told says that an event said so.
-func (s *State) child(e Event, told bool) {
-	for i := range s.Children {
-		if s.Children[i].ID == e.Child {
-			s.Children[i].Told = s.Children[i].Told || told
-			s.Children[i].Running = e.Kind == EventChildStart
-			if s.Children[i].Name == "" {
-				s.Children[i].Name = e.ChildName
-			}
-			s.News++
-			return
-		}
-	}
-	if e.Kind == EventChildStart && e.Child != "" {
-		s.Children = keepNewest(append(s.Children, Child{ID: e.Child, Name: e.ChildName, At: e.At, Running: true, Told: told}), maxChildren)
-		s.News++
-	}
 }
 
 // Hash is the short hash that states keep of texts and ids.
