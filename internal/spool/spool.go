@@ -7,7 +7,8 @@
 //
 // It does not redact: callers hand over what may lie on a disk. It does not notice new files by itself.
 //
-// A file is the wire request line and the raw bytes after it. Its name is <Unix ms>-<event id>.<failed tries>.
+// A file is the wire request line and the raw bytes after it. Its name is <Unix ms>-<event id>~<blocks>.<failed tries>: with the
+// size in it a new event costs one reading of the folder, and not a look at each file that waits.
 package spool
 
 import (
@@ -72,17 +73,17 @@ func Write(fsys vfs.FS, dir string, l Limits, header, payload []byte, now time.T
 	if onDisk(size) > l.Bytes || size > maxFile {
 		return 1, Count(fsys, dir, 1)
 	}
-	dropped, err = makeRoom(fsys, dir, l, onDisk(size), now)
+	files, err := list(fsys, dir, named)
 	if err != nil {
-		return dropped, errors.Join(err, Count(fsys, dir, dropped))
+		return 0, err
 	}
-	at, err := turn(fsys, dir, now)
+	dropped, err = makeRoom(fsys, dir, files, l, onDisk(size), now)
 	if err != nil {
 		return dropped, errors.Join(err, Count(fsys, dir, dropped))
 	}
 	data := make([]byte, 0, size)
 	data = append(append(append(data, header...), '\n'), payload...)
-	name := fmt.Sprintf("%013d-%s.0", at, safeID(header, payload))
+	name := fmt.Sprintf("%013d-%s~%d.0", turn(files, now), safeID(header, payload), onDisk(size)/block)
 	if err := vfs.Replace(fsys, filepath.Join(dir, name), data); err != nil {
 		return dropped, errors.Join(fmt.Errorf("spool event: %w", err), Count(fsys, dir, dropped))
 	}
@@ -91,34 +92,31 @@ func Write(fsys vfs.FS, dir string, l Limits, header, payload []byte, now time.T
 
 // turn is the time for a file's name: now, but when the clock was set back after those that are there, or what comes later would
 // be given out first. An event that comes a little late, because its intake waited, takes its own place.
-func turn(fsys vfs.FS, dir string, now time.Time) (ms int64, err error) {
-	entries, err := fsys.ReadDir(dir)
-	if err != nil {
-		return 0, fmt.Errorf("list spool %s: %w", dir, err)
-	}
+func turn(files []file, now time.Time) (ms int64) {
 	ms = max(now.UnixMilli(), 0)
-	for _, e := range entries {
-		if f, ok := parseName(e.Name()); ok && !f.temp && f.at < maxTime && f.at-now.UnixMilli() > late.Milliseconds() {
+	for _, f := range files {
+		if !f.temp && f.at < maxTime && f.at-now.UnixMilli() > late.Milliseconds() {
 			ms = max(ms, f.at+1)
 		}
 	}
-	return ms, nil
+	return ms
 }
 
 // makeRoom removes files until need bytes fit. Set-aside files have an eighth of the limit for themselves and were counted
 // when they were set aside.
-func makeRoom(fsys vfs.FS, dir string, l Limits, need int64, now time.Time) (dropped int, err error) {
-	if _, err := shrink(fsys, filepath.Join(dir, badDir), Limits{Bytes: l.Bytes / 8, Age: l.Age}, 0, now); err != nil {
-		return 0, err
-	}
-	return shrink(fsys, dir, l, need, now)
-}
-
-func shrink(fsys vfs.FS, dir string, l Limits, need int64, now time.Time) (removed int, err error) {
-	files, err := list(fsys, dir)
+func makeRoom(fsys vfs.FS, dir string, files []file, l Limits, need int64, now time.Time) (dropped int, err error) {
+	bad := filepath.Join(dir, badDir)
+	aside, err := list(fsys, bad, named)
 	if err != nil {
 		return 0, err
 	}
+	if _, err := shrink(fsys, bad, aside, Limits{Bytes: l.Bytes / 8, Age: l.Age}, 0, now); err != nil {
+		return 0, err
+	}
+	return shrink(fsys, dir, files, l, need, now)
+}
+
+func shrink(fsys vfs.FS, dir string, files []file, l Limits, need int64, now time.Time) (removed int, err error) {
 	total := need
 	for _, f := range files {
 		total += onDisk(f.size)
@@ -145,7 +143,7 @@ func shrink(fsys vfs.FS, dir string, l Limits, need int64, now time.Time) (remov
 // aside in bad/ and counted as dropped. An error that wraps ErrStop, or the end of ctx, ends the work and blames no file.
 // n is how many events were taken; err is the first refusal and the first fault of the disk.
 func Drain(ctx context.Context, fsys vfs.FS, dir string, fn func(header, payload []byte) error) (n int, err error) {
-	files, err := list(fsys, dir)
+	files, err := list(fsys, dir, measured)
 	if err != nil {
 		return 0, err
 	}
@@ -222,7 +220,7 @@ func blame(fsys vfs.FS, dir string, f file) error {
 
 // Pending says how many events wait and how many bytes they hold.
 func Pending(fsys vfs.FS, dir string) (events int, bytes int64, err error) {
-	files, err := list(fsys, dir)
+	files, err := list(fsys, dir, measured)
 	for _, f := range files {
 		if !f.temp {
 			events++
@@ -235,7 +233,7 @@ func Pending(fsys vfs.FS, dir string) (events int, bytes int64, err error) {
 // Check gives every fault of the folder to yield, with the name of the file that it is of: one that is no event, and what
 // waits being more than the limits allow. It changes nothing, and others may write and drain meanwhile.
 func Check(fsys vfs.FS, dir string, l Limits, yield func(name string, err error)) {
-	files, err := list(fsys, dir)
+	files, err := list(fsys, dir, measured)
 	if err != nil {
 		yield(".", err)
 	}
@@ -334,8 +332,16 @@ type file struct {
 	temp  bool // what a crash left of a write
 }
 
+// sizes says where list has the files' sizes from.
+type sizes bool
+
+const (
+	named    sizes = false // their names, in blocks; the disk where a name tells none
+	measured sizes = true  // the disk
+)
+
 // list gives the folder's events and left-overs, oldest first. What has a foreign name is not touched.
-func list(fsys vfs.FS, dir string) ([]file, error) {
+func list(fsys vfs.FS, dir string, from sizes) ([]file, error) {
 	entries, err := fsys.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -349,11 +355,13 @@ func list(fsys vfs.FS, dir string) ([]file, error) {
 		if !ok || e.IsDir() {
 			continue
 		}
-		info, err := e.Info()
-		if err != nil {
-			continue // gone since
+		if from == measured || f.size == 0 {
+			info, err := e.Info()
+			if err != nil {
+				continue // gone since
+			}
+			f.size = info.Size()
 		}
-		f.size = info.Size()
 		files = append(files, f)
 	}
 	return files, nil
@@ -373,6 +381,11 @@ func parseName(name string) (f file, ok bool) {
 	f.at, err1 = strconv.ParseInt(name[:i], 10, 64)
 	f.tries, err2 = strconv.Atoi(name[j+1:])
 	f.stem = name[:j]
+	if k := strings.LastIndexByte(f.stem, '~'); k >= 0 {
+		if n, err := strconv.ParseInt(f.stem[k+1:], 10, 32); err == nil && n > 0 {
+			f.size = n*block - 1 // onDisk makes n blocks of it
+		}
+	}
 	return f, err1 == nil && err2 == nil && f.at >= 0 && f.tries >= 0 && f.tries < 100
 }
 
