@@ -404,3 +404,31 @@ func TestSettingsPageExample(t *testing.T) {
 		t.Errorf("rounds %d, age %v; want 8 and two weeks", c.Gates.Sparse.Rounds, c.Retention.Age)
 	}
 }
+
+// A page that says which test holds a promise is wrong once the test has another name.
+func TestPagesNameTestsThatAreThere(t *testing.T) {
+	there := map[string]bool{}
+	eachFile(t, func(name string, _ []byte) {
+		if !strings.HasSuffix(name, "_test.go") {
+			return
+		}
+		names, err := testsIn(filepath.Join("..", "..", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range names {
+			there[n] = true
+		}
+	})
+	for _, name := range []string{"guarantees.md", "../SECURITY.md"} {
+		named := regexp.MustCompile("`(Test[A-Za-z0-9]+)`").FindAllStringSubmatch(page(t, name), -1)
+		if len(named) < 15 {
+			t.Errorf("%s names %d tests", name, len(named))
+		}
+		for _, m := range named {
+			if !there[m[1]] {
+				t.Errorf("%s: there is no %s", name, m[1])
+			}
+		}
+	}
+}
