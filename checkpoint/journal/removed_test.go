@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"belay/internal/vfs"
 )
@@ -74,7 +75,11 @@ func TestLookNoticesWithoutARecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	j.Look()
-	<-j.Changed()
+	select {
+	case <-j.Changed():
+	case <-time.After(20 * time.Second):
+		t.Fatal("nobody noticed that the folder is gone")
+	}
 	if want := []Segment{{1, 4}}; !slices.Equal(j.Sealed(), want) {
 		t.Errorf("sealed %v, want %v", j.Sealed(), want)
 	}

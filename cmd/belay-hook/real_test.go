@@ -360,9 +360,15 @@ func socketHolders(path string) (pids []int, err error) {
 	return pids, nil
 }
 
-// TestX04RealModes: with umask 000 nothing in the state folder is open to others, and no content is in a command line or
+// TestX04RealModes: whatever the umask, nothing in the state folder is open to others, and no content is in a command line or
 // environment at any moment.
 func TestX04RealModes(t *testing.T) {
+	for _, umask := range []string{"000", "077"} {
+		t.Run(umask, func(t *testing.T) { realModes(t, umask) })
+	}
+}
+
+func realModes(t *testing.T, umask string) {
 	t.Parallel()
 	w := newWorld(t)
 	const content = "never-in-a-command-line"
@@ -384,7 +390,7 @@ func TestX04RealModes(t *testing.T) {
 	}()
 	for i := range 4 {
 		stdin := stdinFile(t, fmt.Sprintf(`{"session_id":%q,"hook_event_name":"UserPromptSubmit","prompt":"%s %d"}`, realSession, content, i))
-		cmd := exec.Command("sh", "-c", `umask 000; exec "$1" claude-code UserPromptSubmit`, "sh", filepath.Join(w.dir, "belay-hook"))
+		cmd := exec.Command("sh", "-c", `umask "$2"; exec "$1" claude-code UserPromptSubmit`, "sh", filepath.Join(w.dir, "belay-hook"), umask)
 		cmd.Env, cmd.Stdin = w.env, stdin
 		runHook(t, cmd).quiet(t)
 		_ = stdin.Close()

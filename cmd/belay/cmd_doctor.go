@@ -195,7 +195,7 @@ func diagnoseStore(ctx context.Context, dir statedir.Dir, states []*checkpoint.S
 	planted := map[string]bool{} // sessions share work trees
 	for _, s := range some {
 		step()
-		for _, said := range (lookup.Folder{Dir: dir}).Planted(s) {
+		for _, said := range lookup.InWorkTree(s.Workspace) {
 			if !planted[said] {
 				list = append(list, finding{"planted", "note", said, "it is not used; see who put it there"})
 			}

@@ -29,7 +29,7 @@ type victims struct {
 	was map[string]string
 }
 
-// file gives the path of a new victim: a file that is no record of belay's, or, with nothing, a name that must not appear.
+// path gives a new victim: a file or folder that is none of belay's, or, with nothing, a name that must not appear.
 func (v *victims) path(kind fs.FileMode, nothing bool) (string, error) {
 	v.n++
 	path := filepath.Join(v.dir, fmt.Sprint(v.n))
@@ -95,6 +95,12 @@ func used(t *testing.T) home {
 	until("sessions/claude-code/*/transcript.jsonl.zst")
 	until("sessions/claude-code/*/checkpoints/*-full.md")
 	stopDaemon(h.state())
+	if !wait(func() bool {
+		_, err := os.Lstat(filepath.Join(h.state(), "belay.sock"))
+		return errors.Is(err, fs.ErrNotExist)
+	}) {
+		t.Fatal("the daemon does not end")
+	}
 	until("sessions/claude-code/*/state.json")
 	for name, text := range map[string]string{"spool/dropped": "1\n", "spool/1700000000000-x1.0": "{}\n", "start.stamp": "", "breaker.json": "{}", "drain.lock": ""} {
 		path := filepath.Join(h.state(), name)
@@ -164,63 +170,77 @@ func TestO05NothingIsFollowedOutOfTheStateFolder(t *testing.T) {
 		}
 		return list
 	}
-	for _, c := range []struct {
-		name    string
-		paths   []string
-		folder  bool
-		nothing bool // the links lead nowhere
-		pipe    bool
-	}{
+	for _, c := range []replaced{
 		{"files", files, false, false, false}, {"files that lead nowhere", files, false, true, false}, {"pipes", files, false, false, true},
 		{"folders", depth(0), true, false, false}, {"folders that lead nowhere", depth(0), true, true, false}, {"folders of agents", depth(1), true, false, false},
 		{"folders of sessions", depth(2), true, false, false}, {"folders of checkpoints", depth(3), true, false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			h := newHome(t)
-			v := &victims{dir: filepath.Join(string(h), "victims")}
-			if err := errors.Join(os.CopyFS(h.state(), os.DirFS(seed.state())), os.Chmod(h.state(), 0o700), os.Mkdir(v.dir, 0o755),
-				os.WriteFile(filepath.Join(string(h), "transcript.jsonl"), nil, 0o600)); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = os.Remove(strings.TrimSuffix(wire.SocketPlaces(h.state())[1], "sock") + "lock") })
-			for _, rel := range c.paths {
-				at := filepath.Join(h.state(), rel)
-				mode := fs.FileMode(0)
-				if c.folder {
-					mode = fs.ModeDir
-				}
-				err := os.RemoveAll(at)
-				if c.pipe {
-					err = errors.Join(err, syscall.Mkfifo(at, 0o600))
-				} else {
-					to, perr := v.path(mode, c.nothing)
-					err = errors.Join(err, perr, os.Symlink(to, at))
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-			}
-			v.was = v.look(t)
-			said := h.work(t) // starts a daemon, if one can be started here
-			for _, args := range [][]string{{"checkpoint", "--session", linkSession}, {"list"}, {"status"}, {"status", "--session", linkSession}, {"show", "--session", linkSession},
-				{"show", "--session", linkSession, "--raw"}, {"show", "--session", linkSession, "--mirror"}, {"recover", "--session", linkSession}, {"doctor"}, {"doctor", "store"},
-				{"reset"}} {
-				said += h.run(t, "belay", "", args...)
-			}
-			stopDaemon(h.state())
-			if strings.Contains(said, victimWord) {
-				t.Errorf("a victim's words are shown:\n%s", said)
-			}
-			for path, now := range v.look(t) {
-				if was, ok := v.was[path]; !ok || was != now {
-					t.Errorf("%s: was %q, is %q", path, was, now)
-				}
-				delete(v.was, path)
-			}
-			if len(v.was) > 0 {
-				t.Errorf("gone: %v", slices.Sorted(maps.Keys(v.was)))
-			}
+			c.look(t, seed)
 		})
+	}
+}
+
+// replaced is a set of paths in the state folder, and what stands in their place.
+type replaced struct {
+	name    string
+	paths   []string
+	folder  bool
+	nothing bool // the links lead nowhere
+	pipe    bool
+}
+
+func (c replaced) plant(t *testing.T, h home, v *victims) {
+	t.Helper()
+	for _, rel := range c.paths {
+		at := filepath.Join(h.state(), rel)
+		mode := fs.FileMode(0)
+		if c.folder {
+			mode = fs.ModeDir
+		}
+		err := os.RemoveAll(at)
+		if c.pipe {
+			err = errors.Join(err, syscall.Mkfifo(at, 0o600))
+		} else {
+			to, perr := v.path(mode, c.nothing)
+			err = errors.Join(err, perr, os.Symlink(to, at))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// look does it for one kind of replacement.
+func (c replaced) look(t *testing.T, seed home) {
+	t.Helper()
+	h := newHome(t)
+	v := &victims{dir: filepath.Join(string(h), "victims")}
+	if err := errors.Join(os.CopyFS(h.state(), os.DirFS(seed.state())), os.Chmod(h.state(), 0o700), os.Mkdir(v.dir, 0o755),
+		os.WriteFile(filepath.Join(string(h), "transcript.jsonl"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Remove(strings.TrimSuffix(wire.SocketPlaces(h.state())[1], "sock") + "lock") })
+	c.plant(t, h, v)
+	v.was = v.look(t)
+	said := h.work(t) // starts a daemon, if one can be started here
+	for _, args := range [][]string{{"checkpoint", "--session", linkSession}, {"list"}, {"status"}, {"status", "--session", linkSession}, {"show", "--session", linkSession},
+		{"show", "--session", linkSession, "--raw"}, {"show", "--session", linkSession, "--mirror"}, {"recover", "--session", linkSession}, {"doctor"}, {"doctor", "store"},
+		{"reset"}} {
+		said += h.run(t, "belay", "", args...)
+	}
+	stopDaemon(h.state())
+	if strings.Contains(said, victimWord) {
+		t.Errorf("a victim's words are shown:\n%s", said)
+	}
+	for path, now := range v.look(t) {
+		if was, ok := v.was[path]; !ok || was != now {
+			t.Errorf("%s: was %q, is %q", path, was, now)
+		}
+		delete(v.was, path)
+	}
+	if len(v.was) > 0 {
+		t.Errorf("gone: %v", slices.Sorted(maps.Keys(v.was)))
 	}
 }

@@ -71,13 +71,13 @@ func printUnit(w io.Writer, c *config.Config, root string) error {
 	if daemon.Mirror(c.Mirror) == daemon.MirrorExact {
 		writes = append(writes, unitWord(config.KeyDir(os.Getenv)))
 	}
-	_, err = fmt.Fprintf(w, unitText, unitWord(exe), unitWord("BELAY_STATE_DIR="+root), strings.Join(writes, " "))
+	_, err = fmt.Fprintf(w, unitText, strings.ReplaceAll(unitWord(exe), "$", "$$"), unitWord("BELAY_STATE_DIR="+root), strings.Join(writes, " "))
 	return err
 }
 
-// unitWord is one word in a unit: quoted, and without what systemd would expand.
+// unitWord is one word in a unit: quoted, and without what systemd would expand. In a command, "$" is to be doubled too.
 func unitWord(s string) string {
-	s = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "%", "%%", "$", "$$", "\n", `\n`).Replace(s)
+	s = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "%", "%%", "\n", `\n`).Replace(s)
 	return `"` + s + `"`
 }
 

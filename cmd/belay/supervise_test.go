@@ -12,6 +12,16 @@ import (
 	"time"
 )
 
+// told gives the next message to systemd.
+func told(c *net.UnixConn, within time.Duration) (string, error) {
+	buf := make([]byte, 256)
+	if err := c.SetReadDeadline(time.Now().Add(within)); err != nil {
+		return "", err
+	}
+	n, err := c.Read(buf)
+	return string(buf[:n]), err
+}
+
 // TestTheDaemonTellsSystemd speaks systemd's part: a socket for the messages, and a watchdog of 300 ms.
 func TestTheDaemonTellsSystemd(t *testing.T) {
 	h := newHome(t)
@@ -29,23 +39,15 @@ func TestTheDaemonTellsSystemd(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	t.Cleanup(func() { _ = cmd.Process.Kill() }) // ended by then
-	next := func(within time.Duration) (string, error) {
-		buf := make([]byte, 256)
-		if err := c.SetReadDeadline(time.Now().Add(within)); err != nil {
-			return "", err
-		}
-		n, err := c.Read(buf)
-		return string(buf[:n]), err
-	}
 	want := func(what string) {
 		t.Helper()
-		if got, err := next(20 * time.Second); err != nil || got != what {
+		if got, err := told(c, 20*time.Second); err != nil || got != what {
 			t.Fatalf("got %q, %v, want %s", got, err, what)
 		}
 	}
 	want("READY=1")
-	if !isReady(h.state()) {
-		t.Error("it says it is ready, and answers nobody")
+	if err := answers(t.Context(), h.state(), 20*time.Second); err != nil {
+		t.Errorf("it says it is ready, and does not answer: %v", err)
 	}
 	want("WATCHDOG=1")
 	want("WATCHDOG=1")
@@ -60,7 +62,7 @@ func TestTheDaemonTellsSystemd(t *testing.T) {
 	}
 	stopped := false
 	for !stopped {
-		got, err := next(20 * time.Second)
+		got, err := told(c, 20*time.Second)
 		if err != nil || got != "STOPPING=1" && got != "WATCHDOG=1" {
 			t.Fatalf("got %q, %v, want STOPPING=1", got, err)
 		}
@@ -69,7 +71,7 @@ func TestTheDaemonTellsSystemd(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Errorf("the daemon ended with %v", err)
 	}
-	if got, err := next(time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
+	if got, err := told(c, time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("after its end: %q, %v, want nothing", got, err)
 	}
 	if _, err := os.Lstat(sock); err == nil {

@@ -38,27 +38,26 @@ func newBudget() *budget {
 }
 
 // makeRoom takes size bytes of the total for a checkpoint that is about to be put, and makes room for them first. The caller
-// says with landed how it went.
-func (d *Daemon) makeRoom(ctx context.Context, size int64) error {
+// says with landed how it went. It never refuses: a checkpoint is worth more than the bound, and a disk that hangs for one
+// session must not hold up all others.
+func (d *Daemon) makeRoom(ctx context.Context, size int64) {
+	ctx, cancel := context.WithTimeout(ctx, d.times.roomBudget)
+	defer cancel()
 	b := d.budget
-	select {
-	case <-b.measured:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 	b.flying.Add(size)
 	b.put.Add(size)
 	b.kept.Add(size)
-	if !d.over(highShare) {
-		return nil
+	select {
+	case <-b.measured:
+	case <-ctx.Done():
+		return
 	}
-	if b.tight.Load() && b.puts.Load() < countEvery {
-		return nil // the last good FULL of every session, and one more: the session's own pruning has made what room there is
+	if !d.over(highShare) || b.tight.Load() && b.puts.Load() < countEvery {
+		return // where it is tight, the session's own pruning has made what room there is
 	}
-	if err := d.keepTotal(ctx); err != nil {
-		d.log.Warn("keep the total budget", zap.Error(err)) // no reason to lose a checkpoint
+	if err := d.keepTotal(ctx); err != nil && d.life.Err() == nil {
+		d.log.Warn("keep the total budget", zap.Error(err))
 	}
-	return nil
 }
 
 // landed says that a checkpoint for which room was made is in the store, or will not be.
@@ -138,12 +137,24 @@ func (d *Daemon) keepTotal(ctx context.Context) error {
 		return nil
 	}
 	slices.SortFunc(usage, func(a, b statedir.Usage) int { return a.Newest.Compare(b.Newest) })
-	for _, cut := range []func(context.Context, statedir.Usage) error{d.cut, d.cutActive} {
+	active := map[string]*session{}
+	for _, s := range d.active() {
+		active[d.dir.Session(s.key)] = s
+	}
+	for _, atRest := range []bool{true, false} {
 		for _, u := range usage {
 			if !d.over(lowShare) || ctx.Err() != nil {
 				break
 			}
-			if err := cut(ctx, u); err != nil {
+			s := active[u.Folder]
+			switch {
+			case !u.Spare:
+			case atRest && s == nil:
+				err = d.cut(ctx, u)
+			case !atRest && s != nil:
+				err = s.cut(ctx)
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -171,15 +182,8 @@ func (d *Daemon) cut(ctx context.Context, u statedir.Usage) error {
 	return nil
 }
 
-// cutActive has an active session cut itself, and waits for it. One that writes a checkpoint does so before it writes.
-func (d *Daemon) cutActive(ctx context.Context, u statedir.Usage) error {
-	key, ok := d.dir.KeyOf(u)
-	d.mu.Lock()
-	s := d.mu.sessions[key]
-	d.mu.Unlock()
-	if !ok || s == nil {
-		return nil
-	}
+// cut has an active session cut itself, and waits for it. One that writes a checkpoint does so before it writes.
+func (s *session) cut(ctx context.Context) error {
 	done := make(chan struct{})
 	if !s.do(ctx, func() { s.trim(done) }) {
 		return ctx.Err()

@@ -126,3 +126,17 @@ func TestG04ActiveSessionsCutThemselves(t *testing.T) {
 		t.Errorf("a checkpoint is refused where the bound is met: %+v", got)
 	}
 }
+
+// A disk that hangs while room is made holds up no checkpoint for ever.
+func TestACheckpointDoesNotWaitForRoomForEver(t *testing.T) {
+	r := start(t, tempDir(t), func(d *Daemon) { d.opt.TotalBytes, d.times.roomBudget = 1<<10, 20*time.Millisecond })
+	r.d.budget.turn <- struct{}{} // somebody makes room, and hangs
+	r.d.budget.tight.Store(false)
+	for i := range 2 {
+		r.rounds("s", i, 1)
+		if got := r.checkpoint("s"); !got.Decision.Take {
+			t.Errorf("checkpoint %d: %+v, want it taken", i, got)
+		}
+	}
+	<-r.d.budget.turn
+}

@@ -51,7 +51,7 @@ func (d *Daemon) serve(ctx context.Context, l net.Listener) {
 			_ = c.Close() // not one of ours: nothing is owed to it
 			continue
 		}
-		t := &talker{UnixConn: u}
+		t := &talker{UnixConn: u, heard: make(chan struct{})}
 		idlest, ok := all.admit(t, time.Since(d.started))
 		if !ok {
 			d.counts.refused.Add(1)
@@ -66,6 +66,27 @@ func (d *Daemon) serve(ctx context.Context, l net.Listener) {
 			defer all.leave(t)
 			d.converse(t)
 		})
+		d.inTurn(ctx, t)
+	}
+}
+
+// inTurn lets a client that has given up be heard before the next is: after a spell in which the daemon stood still (a suspend)
+// many such wait, and the events of a session keep their order.
+func (d *Daemon) inTurn(ctx context.Context, t *talker) {
+	select {
+	case <-d.ready:
+	default:
+		return // nobody is heard yet
+	}
+	if !wire.Gone(t.UnixConn) {
+		return
+	}
+	timer := time.NewTimer(hangUp)
+	defer timer.Stop()
+	select {
+	case <-t.heard:
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 
@@ -116,6 +137,7 @@ func (d *Daemon) converse(c *talker) {
 		}
 	})
 	err := d.readRequests(ctx, c, answers)
+	close(c.heard)
 	close(answers)
 	wg.Wait()
 	_ = c.Close() // both directions are done

@@ -21,8 +21,9 @@ type crowd struct {
 // talker is one connection. Two goroutines write the numbers, its reader and its writer; the one that accepts reads them.
 type talker struct {
 	*net.UnixConn
-	open  atomic.Int32 // requests that have begun and are not answered yet; a stream never ends
-	quiet atomic.Int64 // when the last of them ended, in ns since the daemon's start
+	open  atomic.Int32  // requests that have begun and are not answered yet; a stream never ends
+	quiet atomic.Int64  // when the last of them ended, in ns since the daemon's start
+	heard chan struct{} // closed when all that it sent was taken
 }
 
 // spared is how long a connection is left alone that has said nothing: a hook speaks as soon as it is connected.

@@ -85,6 +85,7 @@ type times struct {
 	writeBudget  time.Duration // for one reply to a slow client
 	retryFirst   time.Duration // after a failed checkpoint
 	retryLongest time.Duration
+	roomBudget   time.Duration // for making room in the total before a checkpoint
 	spoolRetry   time.Duration // after a drain that left events because the journal's disk fails
 }
 
@@ -93,7 +94,7 @@ func usualTimes() times {
 		idleAfter: 10 * time.Minute, lateText: 2 * time.Second, stopBudget: 1500 * time.Millisecond, flushEvery: time.Second,
 		procsAfter: time.Second, quietChain: 2 * time.Minute, briefBudget: 800 * time.Millisecond, readyBudget: 30 * time.Second,
 		frameBudget: 30 * time.Second, writeBudget: 10 * time.Second, retryFirst: time.Second, retryLongest: 30 * time.Second,
-		spoolRetry: 30 * time.Second,
+		spoolRetry: 30 * time.Second, roomBudget: 30 * time.Second,
 	}
 }
 

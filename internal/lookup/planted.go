@@ -49,11 +49,11 @@ func (f Folder) Planted(s *checkpoint.State) []string {
 		}
 		found = err == nil
 	}
-	return append(list, inWorkTree(s.Workspace)...)
+	return append(list, InWorkTree(s.Workspace)...)
 }
 
-// inWorkTree looks for belay's names at the top of a work tree.
-func inWorkTree(folder string) (list []string) {
+// InWorkTree names what bears belay's names at the top of a work tree.
+func InWorkTree(folder string) (list []string) {
 	if folder == "" {
 		return nil
 	}

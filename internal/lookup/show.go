@@ -2,11 +2,13 @@ package lookup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"belay/checkpoint"
 	"belay/checkpoint/filestore"
 	"belay/internal/statedir"
+	"belay/internal/vfs"
 )
 
 // Shown is what `belay show` tells of one session.
@@ -40,6 +42,9 @@ func (f Folder) Show(ctx context.Context, n statedir.Name, number uint64) (Shown
 		data, err := store.Get(ctx, s.Key, m.Number)
 		if err == nil {
 			_, err = checkpoint.DecodeIn(s.Key.Dir(), data)
+		}
+		if errors.Is(err, vfs.ErrUnsafe) || errors.Is(err, checkpoint.ErrForeign) {
+			continue // Planted names it
 		}
 		if err != nil {
 			out.Damaged = append(out.Damaged, fmt.Sprintf("checkpoint %d: %v", m.Number, err))

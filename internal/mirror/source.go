@@ -41,7 +41,7 @@ type source struct {
 }
 
 func openSource(path string) (*source, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe in its place would be waited for
 	if err != nil {
 		return nil, err
 	}
@@ -57,6 +57,9 @@ func (s *source) refresh() error {
 	st, err := s.f.Stat()
 	if err != nil {
 		return fmt.Errorf("stat transcript: %w", err)
+	}
+	if !st.Mode().IsRegular() {
+		return fmt.Errorf("read transcript: it is no plain file: %w", fs.ErrInvalid)
 	}
 	id := identityOf(st)
 	if id.size <= s.id.size && !id.mtime.Equal(s.id.mtime) {

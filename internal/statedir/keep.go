@@ -114,15 +114,15 @@ func (d Dir) Accounts(k checkpoint.Key) []checkpoint.Key {
 type Usage struct {
 	Bytes  int64
 	Newest time.Time // of its files
-
-	dir string // of the session
+	Spare  bool      // there is more than one checkpoint and the state
+	Folder string    // of the session
 }
 
 // Usage tells what each session keeps, half-made files included, from names and sizes alone.
 func (d Dir) Usage(ctx context.Context) ([]Usage, error) {
 	var all []Usage
 	err := d.eachState(func(name string) error {
-		u := Usage{dir: filepath.Dir(name)}
+		u := Usage{Folder: filepath.Dir(name)}
 		if err := d.measure(&u); err != nil {
 			return err
 		}
@@ -135,13 +135,14 @@ func (d Dir) Usage(ctx context.Context) ([]Usage, error) {
 }
 
 func (d Dir) measure(u *Usage) error {
-	for _, dir := range []string{u.dir, filepath.Join(u.dir, "checkpoints")} {
+	files := 0
+	for _, dir := range []string{u.Folder, filepath.Join(u.Folder, "checkpoints")} {
 		entries, err := d.FS.ReadDir(dir)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("measure %s: %w", u.dir, err)
+			return fmt.Errorf("measure %s: %w", u.Folder, err)
 		}
 		for _, e := range entries {
 			info, err := e.Info()
@@ -149,17 +150,21 @@ func (d Dir) measure(u *Usage) error {
 				continue // deleted since, or the folder that comes next
 			}
 			u.Bytes += info.Size()
+			if e.Name() != "state.json" {
+				files++
+			}
 			if info.ModTime().After(u.Newest) {
 				u.Newest = info.ModTime()
 			}
 		}
 	}
+	u.Spare = files > 1
 	return nil
 }
 
 // Size measures a session again.
 func (d Dir) Size(u Usage) int64 {
-	now := Usage{dir: u.dir}
+	now := Usage{Folder: u.Folder}
 	if d.measure(&now) != nil {
 		return u.Bytes // as far as is known
 	}
@@ -188,7 +193,7 @@ func (d Dir) StateBytes(k checkpoint.Key) int64 {
 
 // KeyOf tells whose files they are; false when the session's state cannot be read.
 func (d Dir) KeyOf(u Usage) (checkpoint.Key, bool) {
-	s, err := d.readState(filepath.Join(u.dir, "state.json"))
+	s, err := d.readState(filepath.Join(u.Folder, "state.json"))
 	if err != nil {
 		return checkpoint.Key{}, false
 	}
