@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"belay/checkpoint"
-	"belay/internal/vfs"
 	"belay/internal/examine"
+	"belay/internal/vfs"
 )
 
 // ErrNotOurs is returned by Decode for a payload that is none of this agent's. Any other error means that it is ours and
