@@ -106,7 +106,8 @@ func opencodeServerInTool(t *testing.T) (h *home, session string) {
 	h.until("the long command is open", func() bool { return len(h.status(session).OpenCalls) == 1 })
 	h.killServer()
 	h.died(session)
-	a.signal(syscall.SIGKILL) // the client may wait for a server for ever
+	_ = syscall.Kill(a.pid(), syscall.SIGKILL) // the client may wait for a server for ever, or has ended with it
+	a.wait()
 	h.killTools()
 	return h, session
 }
