@@ -6,7 +6,11 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"belay/checkpoint"
 	"belay/internal/examine"
@@ -16,6 +20,17 @@ import (
 // ErrNotOurs is returned by Decode for a payload that is none of this agent's. Any other error means that it is ours and
 // is broken.
 var ErrNotOurs = errors.New("not an event of this agent")
+
+// Errors of Install, Uninstall and Trust. The agent's files are as they were after any of them.
+var (
+	// ErrNoHome: no home folder says where the agent's files are, or where belay keeps its own.
+	ErrNoHome = errors.New("no home folder is known")
+	// ErrBadHook: the path of belay-hook cannot stand in the agent's settings.
+	ErrBadHook = errors.New("path of belay-hook cannot be used")
+)
+
+// HookBinary begins the name of every program of belay's that a hook may start.
+const HookBinary = "belay-hook"
 
 // Hook is one call of belay-hook, as it came.
 type Hook struct {
@@ -108,6 +123,27 @@ type Agent interface {
 type Paths struct {
 	Hook   string // absolute path of the belay-hook to write into the settings
 	Socket string // not empty only when it is not at its default place
+}
+
+// Valid says whether the places can stand in an agent's settings.
+func (p Paths) Valid() error {
+	switch {
+	case !filepath.IsAbs(p.Hook):
+		return fmt.Errorf("%w: %q is not absolute", ErrBadHook, p.Hook)
+	case !utf8.ValidString(p.Hook + p.Socket):
+		return fmt.Errorf("%w: %q is no valid UTF-8", ErrBadHook, p.Hook+p.Socket)
+	case !strings.HasPrefix(filepath.Base(p.Hook), HookBinary):
+		return fmt.Errorf("%w: %q is not named %s", ErrBadHook, p.Hook, HookBinary)
+	}
+	return nil
+}
+
+// OneLine is Valid for an agent that runs each line of a hook as a command.
+func (p Paths) OneLine() error {
+	if strings.ContainsAny(p.Hook+p.Socket, "\x00\n\r") {
+		return fmt.Errorf("%w: %q cannot stand in a command line", ErrBadHook, p.Hook+p.Socket)
+	}
+	return p.Valid()
 }
 
 // Change is one file that install or uninstall would change or has changed.

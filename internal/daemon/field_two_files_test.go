@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -67,5 +68,49 @@ func TestS06TwoFilesGrowAtOnce(t *testing.T) {
 				t.Errorf("the newest turn is not in\n%s", res.Text)
 			}
 		})
+	}
+}
+
+// What the older of two files holds is told as the newer one's is: each record goes to the session that it names, and a line
+// that is none is counted. Once the older file is rewritten it is followed no longer, and rounds go on to count.
+func TestTheOlderOfTwoFilesIsReadAsTheNewer(t *testing.T) {
+	old := transcriptPath(t, sessionA)
+	now := filepath.Join(filepath.Dir(old), sessionB+".jsonl")
+	r := start(t, tempDir(t))
+	appendLines(t, old, record(sessionA, "user", "wish 0", 0), record(sessionA, "assistant", "answer 1", 1))
+	r.claude(old, startOf(sessionA, "startup", "/proj"))
+	until(t, "the old file is read", func() bool { return r.newestSaid(sessionA) == "answer 1" })
+	appendLines(t, now, record(sessionA, "user", "wish 2", 2))
+	r.claude(now, startOf(sessionA, "compact", "/proj"))
+	until(t, "the new file is read", func() bool { return r.newestSaid(sessionA) == "wish 2" })
+
+	const third = "cccccccc-cccc-4ccc-8ccc-cccccccccccc"
+	appendLines(t, old, record(third, "user", "a wish of another session", 3), "{no record", record(sessionA, "assistant", "answer 4", 4))
+	until(t, "the old file's record is there", func() bool { return r.newestSaid(sessionA) == "answer 4" })
+	if got := r.newestSaid(third); got != "a wish of another session" {
+		t.Errorf("the other session's last word is %q, want its own record", got)
+	}
+	if st := r.session("claude-code", sessionA); st.Lost.BadLines != 1 {
+		t.Errorf("%d bad lines are counted, want the one in the older file", st.Lost.BadLines)
+	}
+
+	if err := os.WriteFile(old, []byte(record(sessionA, "user", "from the past", 5)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the rewritten file is let go", func() bool {
+		following, _ := ask(t.Context(), r.d.session(findKey(t, r, sessionA)), func(s *session) bool { return s.older != nil })
+		return !following
+	})
+	before := r.session("claude-code", sessionA).MessageCount
+	for n := 6; n < 10; n++ {
+		appendLines(t, now, record(sessionA, map[bool]string{true: "user", false: "assistant"}[n%2 == 0], fmt.Sprint("word ", n), n))
+	}
+	until(t, "the new file is read on", func() bool { return r.newestSaid(sessionA) == "word 9" })
+	if got := r.session("claude-code", sessionA).MessageCount; got <= before {
+		t.Errorf("%d rounds after two more turns, %d before them", got, before)
+	}
+	counting, _ := ask(t.Context(), r.d.session(findKey(t, r, sessionA)), func(s *session) bool { return !s.state.Reread })
+	if !counting {
+		t.Error("turns of the newer file count as history because the older one was rewritten")
 	}
 }

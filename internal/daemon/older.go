@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"slices"
+
 	"go.uber.org/zap"
 
 	"belay/checkpoint"
@@ -39,12 +41,9 @@ func (s *session) readOlder() {
 		return
 	}
 	o.reading, o.again = true, false
-	cursor := o.cursor
+	cursor, workspace := o.cursor, s.state.Workspace
 	s.work.Go(func() {
-		b, err := checkpoint.Batch{}, errPanic
-		s.d.safely("read "+o.path, func() {
-			b, err = o.source.Read(s.d.life, cursor, checkpoint.ReadOptions{})
-		})
+		b, err := s.fetch(o.source, o.path, cursor, workspace)
 		s.do(s.d.life, func() { s.tookOlder(o, b, err) })
 	})
 }
@@ -59,12 +58,16 @@ func (s *session) tookOlder(o *older, b checkpoint.Batch, err error) {
 	if err != nil {
 		return
 	}
-	if !b.First { // a file that was replaced meanwhile is another one's business
-		for _, list := range parts(b.Entries) {
-			s.note(checkpoint.Event{Kind: checkpoint.EventEntries, Entries: list})
-		}
+	takesBack := func(e checkpoint.Entry) bool { return e.Op != checkpoint.Upsert }
+	if b.First || slices.ContainsFunc(b.Entries, takesBack) {
+		s.dropOlder() // it was replaced, or takes words back: the newer file says what stands
+		return
 	}
 	o.cursor = b.Cursor
+	if len(b.Entries) > 0 || b.Losses.BadLines > 0 {
+		b.Cursor, b.Losses.Torn = "", s.state.Losses.Torn // these are the newer file's
+		s.entries(b)
+	}
 	if b.More || o.again {
 		s.readOlder()
 	}

@@ -82,7 +82,9 @@ func (s *session) run(ctx context.Context) {
 	if err := vfs.SweepTemps(s.d.opt.FS, s.d.dir.Session(s.key), time.Time{}); err != nil {
 		s.d.log.Debug("sweep left-over files", zap.Stringer("session", s.key), zap.Error(err))
 	}
-	s.d.safely(s.key.String(), s.adopt)
+	if !s.fresh { // of a new session there is none: its first hook waits for this
+		s.d.safely(s.key.String(), s.adopt)
+	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {

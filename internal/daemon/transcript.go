@@ -78,18 +78,24 @@ func (s *session) read() {
 	f.reading, f.again = true, false
 	source, path, cursor, workspace := f.source, f.opened, s.state.Cursor, s.state.Workspace
 	s.work.Go(func() {
-		b, err := checkpoint.Batch{}, errPanic
-		s.d.safely("read "+path, func() {
-			b, err = source.Read(s.d.life, cursor, checkpoint.ReadOptions{})
-		})
-		if err == nil {
-			err = s.passOn(&b, workspace)
-		}
-		if err == nil {
-			err = s.passDown(b, workspace)
-		}
+		b, err := s.fetch(source, path, cursor, workspace)
 		s.do(s.d.life, func() { s.took(path, b, err) })
 	})
+}
+
+// fetch reads on in one of the session's files, outside its goroutine. What the file tells of other sessions goes to those.
+func (s *session) fetch(source checkpoint.Transcript, path string, cursor checkpoint.Cursor, workspace string) (b checkpoint.Batch, err error) {
+	err = errPanic
+	s.d.safely("read "+path, func() {
+		b, err = source.Read(s.d.life, cursor, checkpoint.ReadOptions{})
+	})
+	if err == nil {
+		err = s.passOn(&b, workspace)
+	}
+	if err == nil {
+		err = s.passDown(b, workspace)
+	}
+	return b, err
 }
 
 // passOn gives the records of other sessions to those: a record belongs to the session that it names, whatever file it is in.

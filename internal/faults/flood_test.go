@@ -260,6 +260,9 @@ func TestThousandStarts(t *testing.T) {
 	took := time.Since(began)
 	st := w.status()
 	t.Logf("%d starts in %s (%s of the processor), %d files, %d goroutines, heap %d MB", kept.Load(), took.Round(time.Millisecond), d.work(), d.files(), st.Counts["goroutines"], st.Memory>>20)
+	if took > 50*time.Second {
+		t.Errorf("a thousand starts took %s, want 10 s (50 at most)", took)
+	}
 	if files := d.files(); files > 300 {
 		t.Errorf("%d open files, want 300 at most", files)
 	}

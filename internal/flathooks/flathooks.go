@@ -12,13 +12,11 @@ package flathooks
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"unicode/utf8"
 
 	"belay/internal/agent"
 	"belay/internal/foreign"
@@ -26,17 +24,6 @@ import (
 	"belay/internal/plugin"
 	"belay/internal/vfs"
 )
-
-// Errors of Install and Uninstall. The file is as it was after any of them.
-var (
-	// ErrNoHome: no home folder says where the file is, or where belay keeps its own.
-	ErrNoHome = errors.New("no home folder is known")
-	// ErrBadHook: the path of belay-hook cannot stand in a command line.
-	ErrBadHook = errors.New("path of belay-hook cannot be used")
-)
-
-// hookBinary begins the name of every program of belay's that a hook may start.
-const hookBinary = "belay-hook"
 
 // empty is what a file begins with that was not there.
 const empty = "{\n  \"version\": 1\n}\n"
@@ -103,13 +90,13 @@ func (f File) started(handler []byte) (program, event string, ok bool) {
 
 func (f File) own(handler []byte) bool {
 	program, _, ok := f.started(handler)
-	return ok && strings.HasPrefix(filepath.Base(program), hookBinary)
+	return ok && strings.HasPrefix(filepath.Base(program), agent.HookBinary)
 }
 
 // read gives the file and its text without anything of belay's.
 func (f File) read() (file jsonedit.File, bare []byte, err error) {
 	if f.Home == "" || f.State == "" {
-		return file, nil, ErrNoHome
+		return file, nil, agent.ErrNoHome
 	}
 	if file, err = f.files().Read(f.Path); err == nil {
 		bare, err = f.hooks().Strip(file.Text, nil)
@@ -128,7 +115,7 @@ func (f File) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
 }
 
 func (f File) install(p agent.Paths, dryRun bool) (agent.Change, error) {
-	if err := checkHook(p); err != nil {
+	if err := p.OneLine(); err != nil {
 		return agent.Change{}, err
 	}
 	file, bare, err := f.read()
@@ -159,18 +146,6 @@ func (f File) install(p agent.Paths, dryRun bool) (agent.Change, error) {
 		err = f.files().Change(file, next, bare)
 	}
 	return c, err
-}
-
-func checkHook(p agent.Paths) error {
-	switch {
-	case !filepath.IsAbs(p.Hook):
-		return fmt.Errorf("%w: %q is not absolute", ErrBadHook, p.Hook)
-	case !utf8.ValidString(p.Hook+p.Socket) || strings.ContainsAny(p.Hook+p.Socket, "\x00\n\r"):
-		return fmt.Errorf("%w: %q cannot stand in a command line", ErrBadHook, p.Hook+p.Socket)
-	case !strings.HasPrefix(filepath.Base(p.Hook), hookBinary):
-		return fmt.Errorf("%w: %q is not named %s", ErrBadHook, p.Hook, hookBinary)
-	}
-	return nil
 }
 
 // Uninstall takes belay's hooks out again. When nobody changed the file since Install its old bytes come back, and a file or

@@ -128,9 +128,9 @@ func TestRefused(t *testing.T) {
 		{"{", "", jsonedit.ErrNoObject},
 		{`{"hooks":[]}`, "", jsonedit.ErrForeignForm},
 		{`{"hooks":{"begin":{}}}`, "", jsonedit.ErrForeignForm},
-		{"{}", "belay-hook", ErrBadHook},
-		{"{}", "/x/other", ErrBadHook},
-		{"{}", "/x\n/belay-hook", ErrBadHook},
+		{"{}", "belay-hook", agent.ErrBadHook},
+		{"{}", "/x/other", agent.ErrBadHook},
+		{"{}", "/x\n/belay-hook", agent.ErrBadHook},
 	} {
 		f, p := hookFile(t)
 		put(t, f.Path, c.text)
@@ -143,8 +143,8 @@ func TestRefused(t *testing.T) {
 	}
 	f, p := hookFile(t)
 	f.Home = ""
-	if _, err := f.Install(p, false); !errors.Is(err, ErrNoHome) {
-		t.Errorf("no home: %v, want ErrNoHome", err)
+	if _, err := f.Install(p, false); !errors.Is(err, agent.ErrNoHome) {
+		t.Errorf("no home: %v, want agent.ErrNoHome", err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"belay/internal/agent"
 	"belay/internal/lazyre"
 	"belay/internal/vfs"
 )
@@ -33,7 +34,7 @@ type File struct {
 // Read gives the file that is there; nil when there is none, ErrForeign for one that belay did not write.
 func (f File) Read() ([]byte, error) {
 	if f.Path == "" {
-		return nil, ErrNoHome
+		return nil, agent.ErrNoHome
 	}
 	info, err := f.FS.Lstat(f.Path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -27,10 +27,6 @@ import (
 
 // Errors of Install and Uninstall. Nothing of the agent's has changed after any of them.
 var (
-	// ErrNoHome: nothing says where the agent looks for plugins.
-	ErrNoHome = errors.New("no home folder is known")
-	// ErrBadHook: the path of belay-hook cannot stand in the plugin.
-	ErrBadHook = errors.New("path of belay-hook cannot be used")
 	// ErrForeign: the plugin's place is taken by something that belay did not write.
 	ErrForeign = errors.New("not written by belay")
 )
@@ -76,9 +72,9 @@ func imported(text string) (imports []string, rest string) {
 func Fill(text string, p agent.Paths) (string, error) {
 	switch {
 	case !filepath.IsAbs(p.Hook):
-		return "", fmt.Errorf("%w: %q is not absolute", ErrBadHook, p.Hook)
+		return "", fmt.Errorf("%w: %q is not absolute", agent.ErrBadHook, p.Hook)
 	case !utf8.ValidString(p.Hook + p.Socket):
-		return "", fmt.Errorf("%w: %q is no valid UTF-8", ErrBadHook, p.Hook+p.Socket)
+		return "", fmt.Errorf("%w: %q is no valid UTF-8", agent.ErrBadHook, p.Hook+p.Socket)
 	}
 	return Set(Set(text, "HOOK", "belay-hook", p.Hook), "SOCKET", "", p.Socket), nil
 }

@@ -44,8 +44,8 @@ func TestOneFile(t *testing.T) {
 		t.Error("a plugin that does not import the line: got no error")
 	}
 	for _, hook := range []string{"", "belay-hook", "/a\xff"} {
-		if _, err := OneFile(body, agent.Paths{Hook: hook}); !errors.Is(err, ErrBadHook) {
-			t.Errorf("hook %q: got %v, want %v", hook, err, ErrBadHook)
+		if _, err := OneFile(body, agent.Paths{Hook: hook}); !errors.Is(err, agent.ErrBadHook) {
+			t.Errorf("hook %q: got %v, want %v", hook, err, agent.ErrBadHook)
 		}
 	}
 }
@@ -85,7 +85,7 @@ func TestFile(t *testing.T) {
 	if err := f.Remove(nil); !errors.Is(err, ErrForeign) {
 		t.Errorf("remove another's file: got %v, want %v", err, ErrForeign)
 	}
-	if _, err := (File{FS: vfs.OS{}}).Put("", false); !errors.Is(err, ErrNoHome) {
-		t.Errorf("no place: got %v, want %v", err, ErrNoHome)
+	if _, err := (File{FS: vfs.OS{}}).Put("", false); !errors.Is(err, agent.ErrNoHome) {
+		t.Errorf("no place: got %v, want %v", err, agent.ErrNoHome)
 	}
 }

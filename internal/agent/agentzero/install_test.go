@@ -113,7 +113,7 @@ func TestInstallAndUninstall(t *testing.T) {
 func TestInstallRefuses(t *testing.T) {
 	a, p := place(t)
 	root := a.roots[1]
-	if _, err := a.Install(agent.Paths{Hook: "belay-hook"}, false); !errors.Is(err, plugin.ErrBadHook) {
+	if _, err := a.Install(agent.Paths{Hook: "belay-hook"}, false); !errors.Is(err, agent.ErrBadHook) {
 		t.Errorf("a relative hook: %v", err)
 	}
 	taken := filepath.Join(root, "usr", "extensions", "python", "monologue_end", "_95_belay.py")

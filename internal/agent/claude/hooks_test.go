@@ -367,9 +367,9 @@ func TestAccountTellsConfigHomesApart(t *testing.T) {
 	for transcript, want := range map[string]string{
 		dir + "/.claude/projects/-p/s.jsonl":              "",
 		dir + "/same/projects/-p/s.jsonl":                 "",
-		dir + "/work/projects/-p/s.jsonl":                 dir + "/work",
+		dir + "/acct/projects/-p/s.jsonl":                 dir + "/acct",
 		dir + "/projects/x/.claude/projects/-p/s.jsonl":   dir + "/projects/x/.claude",
-		dir + "/work/projects/projects/s.jsonl":           dir + "/work",
+		dir + "/acct/projects/projects/s.jsonl":           dir + "/acct",
 		"store/s.jsonl":                                   "",
 		"work/projects/-p/s.jsonl":                        "",
 		"":                                                "",

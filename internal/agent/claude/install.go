@@ -2,22 +2,11 @@ package claude
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"path/filepath"
-	"strings"
-	"unicode/utf8"
 
 	"belay/internal/agent"
 	"belay/internal/jsonedit"
-)
-
-// Errors of Install and Uninstall. The settings file is as it was after any of them.
-var (
-	// ErrNoHome: neither $CLAUDE_CONFIG_DIR nor a home folder says where the settings are, or where belay keeps its own.
-	ErrNoHome = errors.New("no home folder is known")
-	// ErrBadHook: the path of belay-hook cannot stand in the settings.
-	ErrBadHook = errors.New("path of belay-hook cannot be used")
 )
 
 // maxSettings bounds the settings files that are only looked at: a larger one is none.
@@ -33,7 +22,7 @@ func (a *Agent) files() jsonedit.Files {
 
 func (a *Agent) readSettings() (jsonedit.File, error) {
 	if a.home == "" || a.state == "" {
-		return jsonedit.File{Path: a.settingsPath()}, ErrNoHome
+		return jsonedit.File{Path: a.settingsPath()}, agent.ErrNoHome
 	}
 	return a.files().Read(a.settingsPath())
 }
@@ -41,7 +30,7 @@ func (a *Agent) readSettings() (jsonedit.File, error) {
 // Install writes belay's hooks into the user's settings. Everything else in the file stays as it is, byte for byte; a
 // second run changes nothing; hooks of an earlier belay, at another path or of another form, are replaced.
 func (a *Agent) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
-	if err := checkHook(p); err != nil {
+	if err := p.Valid(); err != nil {
 		return nil, err
 	}
 	s, err := a.readSettings()
@@ -74,18 +63,6 @@ func (a *Agent) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
 		return nil, fmt.Errorf("install hooks in %s: %w", s.Path, err)
 	}
 	return []agent.Change{c}, nil
-}
-
-func checkHook(p agent.Paths) error {
-	switch {
-	case !filepath.IsAbs(p.Hook):
-		return fmt.Errorf("%w: %q is not absolute", ErrBadHook, p.Hook)
-	case !utf8.ValidString(p.Hook + p.Socket):
-		return fmt.Errorf("%w: %q is no valid UTF-8", ErrBadHook, p.Hook+p.Socket)
-	case !strings.HasPrefix(filepath.Base(p.Hook), hookBinary):
-		return fmt.Errorf("%w: %q is not named %s", ErrBadHook, p.Hook, hookBinary)
-	}
-	return nil
 }
 
 // Uninstall takes belay's hooks out again. When nobody changed the file since Install, its old bytes come back, and a

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"belay/internal/agent"
 	"belay/internal/jsonedit"
 )
 
@@ -44,5 +45,5 @@ func blank(b []byte) bool { return jsonedit.Blank(b) }
 // belay-hook is the user's.
 func isOwn(raw []byte) bool {
 	argv, ok := argvOf(raw)
-	return ok && len(argv) >= 3 && strings.HasPrefix(filepath.Base(argv[0]), hookBinary) && argv[len(argv)-2] == name
+	return ok && len(argv) >= 3 && strings.HasPrefix(filepath.Base(argv[0]), agent.HookBinary) && argv[len(argv)-2] == name
 }

@@ -16,9 +16,6 @@ var (
 	ErrForeignForm = jsonedit.ErrForeignForm
 )
 
-// hookBinary begins the name of every program of belay's that a hook may start.
-const hookBinary = "belay-hook"
-
 // group and handler are Claude Code's form of a hook, in the order in which people write it.
 type group struct {
 	Matcher string    `json:"matcher,omitempty"`

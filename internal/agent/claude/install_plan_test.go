@@ -79,7 +79,7 @@ func FuzzInstall(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if bytes.Contains(text, []byte(hookBinary)) {
+		if bytes.Contains(text, []byte(agent.HookBinary)) {
 			return // hooks of belay's were there before: they do not come back
 		}
 		if back, err := strip(text, nil); err != nil || !bytes.Equal(back, text) {

@@ -316,9 +316,9 @@ func TestInstallRefuses(t *testing.T) {
 		{"hooks are null", `{"hooks":null}`, hookPath, `"hooks"`, 0o600, ErrForeignForm},
 		{"an event is an object", `{"hooks":{"Stop":{}}}`, hookPath, "Stop", 0o600, ErrForeignForm},
 		{"read-only file", `{}`, hookPath, "0444", 0o444, jsonedit.ErrReadOnly},
-		{"relative hook", `{}`, "belay-hook", "absolute", 0o600, ErrBadHook},
-		{"other program", `{}`, "/bin/sh", "named belay-hook", 0o600, ErrBadHook},
-		{"no UTF-8", `{}`, "/\xff/belay-hook", "UTF-8", 0o600, ErrBadHook},
+		{"relative hook", `{}`, "belay-hook", "absolute", 0o600, agent.ErrBadHook},
+		{"other program", `{}`, "/bin/sh", "named belay-hook", 0o600, agent.ErrBadHook},
+		{"no UTF-8", `{}`, "/\xff/belay-hook", "UTF-8", 0o600, agent.ErrBadHook},
 	} {
 		b := newBox(t, "2.1.328")
 		writeAll(t, b.file, tt.text, tt.mode)
@@ -336,8 +336,8 @@ func TestInstallRefuses(t *testing.T) {
 		}
 	}
 	none := &Agent{fsys: vfs.OS{}}
-	if _, err := none.Install(agent.Paths{Hook: hookPath}, false); !errors.Is(err, ErrNoHome) {
-		t.Errorf("no home: error %v, want %v", err, ErrNoHome)
+	if _, err := none.Install(agent.Paths{Hook: hookPath}, false); !errors.Is(err, agent.ErrNoHome) {
+		t.Errorf("no home: error %v, want %v", err, agent.ErrNoHome)
 	}
 }
 

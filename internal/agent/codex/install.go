@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"unicode/utf8"
 
 	"belay/internal/agent"
 	"belay/internal/foreign"
@@ -16,16 +15,9 @@ import (
 
 // Errors of Install, Trust and Uninstall. The files are as they were after any of them.
 var (
-	// ErrNoHome: neither $CODEX_HOME nor a home folder says where the settings are, or where belay keeps its own.
-	ErrNoHome = errors.New("no home folder is known")
-	// ErrBadHook: the path of belay-hook cannot stand in the settings.
-	ErrBadHook = errors.New("path of belay-hook cannot be used")
 	// ErrNotInstalled: there are no hooks of belay's, or not in the present form, that could be trusted.
 	ErrNotInstalled = errors.New("hooks are not installed")
 )
-
-// hookBinary begins the name of every program of belay's that a hook may start.
-const hookBinary = "belay-hook"
 
 // group and handler are Codex's form of a hook, in the order in which people write it.
 type group struct {
@@ -66,7 +58,7 @@ func own() jsonedit.Hooks {
 // user's.
 func isOwn(raw []byte) bool {
 	argv := argvOf(raw)
-	return len(argv) >= 3 && strings.HasPrefix(filepath.Base(argv[0]), hookBinary) && argv[len(argv)-2] == name
+	return len(argv) >= 3 && strings.HasPrefix(filepath.Base(argv[0]), agent.HookBinary) && argv[len(argv)-2] == name
 }
 
 // argvOf is what a command hook starts.
@@ -91,7 +83,7 @@ func (a *Agent) files() jsonedit.Files {
 
 func (a *Agent) read(path string) (jsonedit.File, error) {
 	if a.home == "" || a.state == "" {
-		return jsonedit.File{Path: path}, ErrNoHome
+		return jsonedit.File{Path: path}, agent.ErrNoHome
 	}
 	return a.files().Read(path)
 }
@@ -102,7 +94,7 @@ const howToTrust = "; Codex runs them only once you trust them: start codex and 
 // Install writes belay's hooks into the user's hooks.json. Everything else in the file stays as it is, byte for byte; a
 // second run changes nothing; hooks of an earlier belay at another path are replaced, which needs a person's trust again.
 func (a *Agent) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
-	if err := checkHook(p); err != nil {
+	if err := p.Valid(); err != nil {
 		return nil, err
 	}
 	f, err := a.read(a.hooksPath())
@@ -137,18 +129,6 @@ func (a *Agent) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
 		return nil, fmt.Errorf("install hooks in %s: %w", f.Path, err)
 	}
 	return []agent.Change{c}, nil
-}
-
-func checkHook(p agent.Paths) error {
-	switch {
-	case !filepath.IsAbs(p.Hook):
-		return fmt.Errorf("%w: %q is not absolute", ErrBadHook, p.Hook)
-	case !utf8.ValidString(p.Hook + p.Socket):
-		return fmt.Errorf("%w: %q is no valid UTF-8", ErrBadHook, p.Hook+p.Socket)
-	case !strings.HasPrefix(filepath.Base(p.Hook), hookBinary):
-		return fmt.Errorf("%w: %q is not named %s", ErrBadHook, p.Hook, hookBinary)
-	}
-	return nil
 }
 
 // Uninstall takes belay's hooks out again, and the trust that Trust wrote for them. When nobody changed a file since, its

@@ -249,8 +249,8 @@ func TestRefusals(t *testing.T) {
 		{"hooks are a list", `{"hooks":[]}`, "", hookPath, 0o600, jsonedit.ErrForeignForm},
 		{"an event is an object", `{"hooks":{"Stop":{}}}`, "", hookPath, 0o600, jsonedit.ErrForeignForm},
 		{"read-only file", `{}`, "", hookPath, 0o444, jsonedit.ErrReadOnly},
-		{"relative hook", `{}`, "", "belay-hook", 0o600, ErrBadHook},
-		{"other program", `{}`, "", "/bin/sh", 0o600, ErrBadHook},
+		{"relative hook", `{}`, "", "belay-hook", 0o600, agent.ErrBadHook},
+		{"other program", `{}`, "", "/bin/sh", 0o600, agent.ErrBadHook},
 	} {
 		b := newBox(t)
 		writeMode(t, b.hooksPath(), tt.hooks, tt.mode)
@@ -286,8 +286,8 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("trust in other hooks than are installed: %v, want %v", err, ErrNotInstalled)
 	}
 	none := &Agent{fsys: vfs.OS{}}
-	if _, err := none.Install(agent.Paths{Hook: hookPath}, false); !errors.Is(err, ErrNoHome) {
-		t.Errorf("no home: error %v, want %v", err, ErrNoHome)
+	if _, err := none.Install(agent.Paths{Hook: hookPath}, false); !errors.Is(err, agent.ErrNoHome) {
+		t.Errorf("no home: error %v, want %v", err, agent.ErrNoHome)
 	}
 }
 

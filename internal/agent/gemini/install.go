@@ -3,11 +3,9 @@ package gemini
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
-	"unicode/utf8"
 
 	"belay/internal/agent"
 	"belay/internal/foreign"
@@ -15,16 +13,7 @@ import (
 	"belay/internal/lazyre"
 )
 
-// Errors of Install and Uninstall. The settings file is as it was after any of them.
-var (
-	// ErrNoHome: no home folder says where the settings are, or where belay keeps its own.
-	ErrNoHome = errors.New("no home folder is known")
-	// ErrBadHook: the path of belay-hook cannot stand in the settings.
-	ErrBadHook = errors.New("path of belay-hook cannot be used")
-)
-
 const (
-	hookBinary  = "belay-hook"
 	hookName    = "belay" // under which the program shows the hook, and under which it can be turned off
 	hookTimeout = 5000    // milliseconds: that is this program's unit
 )
@@ -72,7 +61,7 @@ var commandLine = lazyre.New(`^(?:exec +)?(?:'((?:[^']|'\\'')*)'|([^\s']+)) (?:.
 // isOwn recognises a hook of belay's by what it starts, at any path: a wrapper of the user's around belay-hook is the user's.
 func isOwn(raw []byte) bool {
 	program, _, ok := started(raw)
-	return ok && strings.HasPrefix(filepath.Base(program), hookBinary)
+	return ok && strings.HasPrefix(filepath.Base(program), agent.HookBinary)
 }
 
 // started is the program that a command hook starts, and the event that it is told.
@@ -102,7 +91,7 @@ func (a *Agent) files() jsonedit.Files {
 // settings reads the user's settings, and gives them without anything of belay's as well.
 func (a *Agent) settings() (f jsonedit.File, bare []byte, err error) {
 	if a.home == "" || a.state == "" {
-		return f, nil, ErrNoHome
+		return f, nil, agent.ErrNoHome
 	}
 	if f, err = a.files().Read(a.settingsPath()); err != nil {
 		return f, nil, err
@@ -114,7 +103,7 @@ func (a *Agent) settings() (f jsonedit.File, bare []byte, err error) {
 // Install writes belay's hooks into the user's settings. Everything else in the file stays as it is, comments too; a
 // second run changes nothing; hooks of an earlier belay, at another path or of another form, are replaced.
 func (a *Agent) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
-	if err := checkHook(p); err != nil {
+	if err := p.OneLine(); err != nil {
 		return nil, err
 	}
 	f, bare, err := a.settings()
@@ -141,18 +130,6 @@ func (a *Agent) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
 		return nil, fmt.Errorf("install hooks in %s: %w", f.Path, err)
 	}
 	return []agent.Change{c}, nil
-}
-
-func checkHook(p agent.Paths) error {
-	switch {
-	case !filepath.IsAbs(p.Hook):
-		return fmt.Errorf("%w: %q is not absolute", ErrBadHook, p.Hook)
-	case !utf8.ValidString(p.Hook+p.Socket) || strings.ContainsAny(p.Hook+p.Socket, "\x00\n\r"):
-		return fmt.Errorf("%w: %q cannot stand in a command line", ErrBadHook, p.Hook+p.Socket)
-	case !strings.HasPrefix(filepath.Base(p.Hook), hookBinary):
-		return fmt.Errorf("%w: %q is not named %s", ErrBadHook, p.Hook, hookBinary)
-	}
-	return nil
 }
 
 // Uninstall takes belay's hooks out again. When nobody changed the file since Install, its old bytes come back, and a

@@ -227,8 +227,8 @@ func TestInstallRefuses(t *testing.T) {
 		{"a comment without an end", `{} /* x`, "", 0o600, jsonedit.ErrNoObject},
 		{"hooks of another form", `{"hooks":[]}`, "", 0o600, jsonedit.ErrForeignForm},
 		{"write-protected", `{}`, "", 0o400, jsonedit.ErrReadOnly},
-		{"a hook of another name", `{}`, "/bin/other", 0o600, ErrBadHook},
-		{"a relative hook", `{}`, "belay-hook", 0o600, ErrBadHook},
+		{"a hook of another name", `{}`, "/bin/other", 0o600, agent.ErrBadHook},
+		{"a relative hook", `{}`, "belay-hook", 0o600, agent.ErrBadHook},
 	} {
 		a, p := world(t)
 		put(t, a.settingsPath(), tt.text)
@@ -247,8 +247,8 @@ func TestInstallRefuses(t *testing.T) {
 	}
 	a, p := world(t)
 	a.home = ""
-	if _, err := a.Install(p, false); !errors.Is(err, ErrNoHome) {
-		t.Errorf("got %v, want ErrNoHome", err)
+	if _, err := a.Install(p, false); !errors.Is(err, agent.ErrNoHome) {
+		t.Errorf("got %v, want agent.ErrNoHome", err)
 	}
 }
 

@@ -39,8 +39,8 @@ func TestLocate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	chats := filepath.Join(home, "tmp/work/chats")
-	put(t, filepath.Join(home, "tmp/work/.project_root"), work)
+	chats := filepath.Join(home, "tmp/slug/chats")
+	put(t, filepath.Join(home, "tmp/slug/.project_root"), work)
 	context1 := said(environmentID, "user", sessionOpen+"tree") + "\n"
 	place(t, filepath.Join(chats, "session-2026-01-05T10-00-aaaaaaaa.jsonl"), headOf(idA, "x")+context1+said("m1", "user", "one")+"\n", 1)
 	place(t, filepath.Join(chats, "session-2026-01-05T10-05-aaaaaaaa.jsonl"), headOf(idA, "x")+context1, 5) // F11: made by a resume

@@ -19,12 +19,6 @@ import (
 	"belay/internal/vfs"
 )
 
-// Errors of Install and Uninstall. The settings are as they were after any of them.
-var (
-	// ErrNoHome: no home folder says where the settings are, or where belay keeps its own.
-	ErrNoHome = errors.New("no home folder is known")
-)
-
 //go:embed plugin/index.js plugin/package.json plugin/openclaw.plugin.json
 var pluginFiles embed.FS
 
@@ -47,7 +41,7 @@ func (a *Agent) settings() jsonedit.Files {
 
 func (a *Agent) readSettings() (jsonedit.File, error) {
 	if a.config == "" || a.state == "" {
-		return jsonedit.File{Path: a.config}, ErrNoHome
+		return jsonedit.File{Path: a.config}, agent.ErrNoHome
 	}
 	return a.settings().Read(a.config)
 }

@@ -114,11 +114,11 @@ func TestInstallLeavesOthersAlone(t *testing.T) {
 	if tree(t, a.config) != before {
 		t.Error("another's file was changed")
 	}
-	if _, err := (&Agent{fsys: vfs.OS{}}).Install(paths, false); !errors.Is(err, plugin.ErrNoHome) {
-		t.Errorf("no home: got %v, want %v", err, plugin.ErrNoHome)
+	if _, err := (&Agent{fsys: vfs.OS{}}).Install(paths, false); !errors.Is(err, agent.ErrNoHome) {
+		t.Errorf("no home: got %v, want %v", err, agent.ErrNoHome)
 	}
-	if _, err := box(t).Install(agent.Paths{Hook: "belay-hook"}, false); !errors.Is(err, plugin.ErrBadHook) {
-		t.Errorf("a relative program: got %v, want %v", err, plugin.ErrBadHook)
+	if _, err := box(t).Install(agent.Paths{Hook: "belay-hook"}, false); !errors.Is(err, agent.ErrBadHook) {
+		t.Errorf("a relative program: got %v, want %v", err, agent.ErrBadHook)
 	}
 }
 

@@ -139,16 +139,16 @@ func TestInstallKeepsWhatIsNotOurs(t *testing.T) {
 func TestInstallRefuses(t *testing.T) {
 	a := newBox(t, "")
 	for _, hook := range []string{"", "belay-hook", "/bin/\xff/belay-hook"} {
-		if _, err := a.Install(agent.Paths{Hook: hook}, false); !errors.Is(err, plugin.ErrBadHook) {
-			t.Errorf("hook %q: got %v, want plugin.ErrBadHook", hook, err)
+		if _, err := a.Install(agent.Paths{Hook: hook}, false); !errors.Is(err, agent.ErrBadHook) {
+			t.Errorf("hook %q: got %v, want agent.ErrBadHook", hook, err)
 		}
 	}
 	a.home = ""
-	if _, err := a.Install(hookAt(t), false); !errors.Is(err, plugin.ErrNoHome) {
-		t.Errorf("without a home: got %v, want plugin.ErrNoHome", err)
+	if _, err := a.Install(hookAt(t), false); !errors.Is(err, agent.ErrNoHome) {
+		t.Errorf("without a home: got %v, want agent.ErrNoHome", err)
 	}
-	if _, err := a.Uninstall(agent.Paths{}, false); !errors.Is(err, plugin.ErrNoHome) {
-		t.Errorf("without a home: got %v, want plugin.ErrNoHome", err)
+	if _, err := a.Uninstall(agent.Paths{}, false); !errors.Is(err, agent.ErrNoHome) {
+		t.Errorf("without a home: got %v, want agent.ErrNoHome", err)
 	}
 }
 
