@@ -260,7 +260,9 @@ func (d *Daemon) replay(ctx context.Context) ([]*checkpoint.State, error) {
 		return nil, fmt.Errorf("replay the journal: %w", err)
 	}
 	d.counts.lost.Add(int64(rep.Lost))
-	d.log.Info("replayed", zap.Any("report", rep), zap.Int("sessions", len(states)))
+	sessions := len(states)
+	// The first line builds the rules for secrets, of which the first event has need too: beside the start, and not before it.
+	d.wait.Go(func() { d.log.Info("replayed", zap.Any("report", rep), zap.Int("sessions", sessions)) })
 	list := make([]*checkpoint.State, 0, len(states))
 	for _, s := range states {
 		list = append(list, s)
