@@ -40,22 +40,32 @@ func listen(t *testing.T, place string) (heard func() bool) {
 }
 
 func hearing(t *testing.T, l net.Listener) (heard func() bool) {
-	said := make(chan int)
+	t.Helper()
+	const last = "nothing else follows"
+	said := make(chan int, 1)
 	go func() {
-		total, buf := 0, make([]byte, 64)
-		for {
+		for total, buf := 0, make([]byte, 64); ; {
 			c, err := l.Accept()
 			if err != nil {
 				said <- total
 				return
 			}
 			n, _ := c.Read(buf) // nothing is what the test hopes for
-			total += n
 			_ = c.Close()
+			if string(buf[:n]) == last {
+				said <- total
+				return
+			}
+			total += n
 		}
 	}()
+	t.Cleanup(func() { _ = l.Close() })
+	// Connections are taken in their order: a last one of ours says that all before it were heard.
 	return func() bool {
-		_ = l.Close()
+		c, err := net.Dial("unix", l.Addr().String())
+		must(t, err)
+		_, err = c.Write([]byte(last))
+		must(t, err, c.Close())
 		return <-said > 0
 	}
 }
