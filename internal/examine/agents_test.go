@@ -32,6 +32,7 @@ const (
 	geminiHead = `{"sessionId":"b8570c78-7334-4cee-bdd8-9b9221417295","projectHash":"h","startTime":"2026-01-05T10:00:00.000Z","lastUpdated":"2026-01-05T10:00:00.000Z","kind":"main"}`
 	geminiAsk  = `{"id":"m1","timestamp":"2026-01-05T10:00:01.000Z","type":"user","content":"hi"}`
 	geminiCall = `{"id":"m2","timestamp":"2026-01-05T10:00:02.000Z","type":"gemini","content":"","toolCalls":[{"id":"c1","name":"ls","args":{},"status":"executing"}]}`
+	geminiList = `{"$set":{"messages":[{"id":"m2","timestamp":"2026-01-05T10:00:02.000Z","type":"gemini","content":"","toolCalls":[{"id":"c1","name":"ls","args":{},"status":"success","result":[]}]}]}}`
 )
 
 // TestEachAgentsForm: what is made for an agent is in its own form. Holds are what the copy must hold, line by line.
@@ -51,6 +52,8 @@ func TestEachAgentsForm(t *testing.T) {
 			[]string{`"ordinal":0,"type":"session_meta","payload":{"id":"01a22e0e-6127-7a33-a886-85a2d4e36f24","timestamp":"2026-01-05T10:00:01.000Z","cwd":"/proj"`, codexTurn, codexAsk, ""}},
 		{"gemini: a call that never ended", "gemini", "session-2026-01-05T10-00-b8570c78.jsonl", []string{geminiHead, geminiAsk, geminiCall, ""},
 			[]string{geminiHead, geminiAsk, geminiCall, `"status":"cancelled"`, ""}},
+		{"gemini: a call of which only a list says how it ended", "gemini", "session-2026-01-05T10-00-b8570c78.jsonl", []string{geminiHead, geminiAsk, geminiCall, geminiList, ""},
+			[]string{geminiHead, geminiAsk, geminiCall, geminiList, ""}},
 		{"gemini: a torn header", "gemini", "session-2026-01-05T10-00-b8570c78.jsonl", []string{geminiHead[:120], geminiAsk, ""},
 			[]string{`{"sessionId":"b8570c78-7334-4cee-bdd8-9b9221417295","projectHash":"h",`, geminiAsk, ""}},
 		{"gemini: a document that breaks off", "gemini", "session-2026-01-05T10-00-b8570c78.json", []string{`{"sessionId":"s","projectHash":"h","messages":[`, geminiAsk + `,`, geminiAsk[:30]},

@@ -178,6 +178,7 @@ func TestFirstStage(t *testing.T) {
 		{`{"message":{"content":"` + pad + pad + `"},"type" : "user","x":"` + pad + `"}`, true},
 		{`{"type":"pr-link","x":"a{"type":"assistant","uuid":"u","parentUuid":null}`, true},
 		{`{"type":"pr-link","x":"a`, true},
+		{`{"type":"thinking","thinking":"a","message":{"content":"two records without what stood between"},"type":"assistant","uuid":"u"}`, true},
 		{`{"parentUuid":null,"subtype":"compact_boundary","type":"system"}`, true},
 		{`rubbish`, true},
 	} {

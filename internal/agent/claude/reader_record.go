@@ -165,8 +165,8 @@ func matters(line []byte) bool {
 		return true // broken: to be counted, or rescued
 	}
 	if t, ok := bytes.CutPrefix(line, []byte(`{"type":"`)); ok && !talkType(t) {
-		// A note, which names its type first. A parent in it is that of a record that was glued to a note cut short.
-		return bytes.Contains(line, []byte(`Uuid":`)) && bytes.Contains(line, []byte(`"parentUuid":`))
+		// A note, which names its type first. A uuid in it is that of a record that was glued to something cut short.
+		return bytes.Contains(line, []byte(`uuid":"`))
 	}
 	head := line[:min(n, 256)]
 	if bytes.Contains(head, []byte(`"user"`)) || bytes.Contains(line[max(n-512, 0):], []byte(`"assistant"`)) {

@@ -46,11 +46,10 @@ func (form) Fact(data []byte) (examine.Fact, bool) {
 	for _, m := range list {
 		f.Talk = f.Talk || talk(m)
 		f.Compaction = f.Compaction || m.Type == typeUser && isSummary(m.text())
-		if rec.ID == "" {
-			continue // a list repeats what was said
-		}
 		for _, t := range m.ToolCalls {
-			f.Calls = append(f.Calls, examine.Call{ID: t.ID, Name: t.Name})
+			if rec.ID != "" { // a list repeats what was said, and may tell how it ended
+				f.Calls = append(f.Calls, examine.Call{ID: t.ID, Name: t.Name})
+			}
 			if over, _ := t.ended(); over {
 				f.Results = append(f.Results, examine.Result{Call: t.ID, Name: t.Name})
 			}
