@@ -26,7 +26,8 @@ const openclawSettings = `// the lab's
   models: { mode: 'merge', providers: { lab: { baseUrl: "%URL%/v1", apiKey: "test", api: "openai-completions",
     models: [{ id: "lab-model", name: "Lab", reasoning: false, input: ["text"], cost: { input: 0, output: 0, cacheRead: 0, cacheWrite: 0 }, contextWindow: 200000, maxTokens: 8000 }] } } },
   tools: { exec: { security: "full", ask: "off", host: "gateway" } }, // nobody is asked here
-  gateway: { mode: "local", port: 18789, bind: "loopback", auth: { mode: "token", token: "test" } },
+  gateway: { mode: "local", port: 18789, bind: "loopback", auth: { mode: "token", token: "test" },
+    http: { endpoints: { chatCompletions: { enabled: true } } } },
   update: { checkOnStart: false },
 }
 `
@@ -48,6 +49,17 @@ func newOpenClaw(t *testing.T) *home {
 		slow: 5 * time.Minute, // seconds on a quiet machine, minutes on a busy one
 		pid:  openclawPID,
 	})
+}
+
+// openclawSet changes the user's settings, in which belay stands.
+func (h *home) openclawSet(was, now string) {
+	h.t.Helper()
+	name := ".openclaw/openclaw.json"
+	data, err := os.ReadFile(h.path(name))
+	if err != nil || !strings.Contains(string(data), was) {
+		h.t.Fatalf("%s: no %q in it (%v)", name, was, err)
+	}
+	h.write(name, strings.Replace(string(data), was, now, 1))
 }
 
 // openclawPID is the process in which the agent and its plugins run: it calls itself so. A client of the gateway's does too.

@@ -127,10 +127,10 @@ func memberOf(s, key string) string {
 
 // patient is a session of the real program that can be damaged and taken up again.
 type patient struct {
-	h      *home
-	path   string
-	whole  []byte
-	resume []string
+	h     *home
+	path  string
+	whole []byte
+	ask   func() (printed string) // has the program take it up with one more prompt
 }
 
 // admit runs the real program: three prompts, one of them with a command.
@@ -154,16 +154,26 @@ func admit(h *home, command Call, again, resume func(path string) []string) *pat
 		h.model.Script(turns...)
 		h.run(args...)
 	}
-	names, err := filepath.Glob(h.path(h.prog.files))
+	p.read()
+	p.ask = func() string {
+		a := h.start(resume(p.path)...)
+		a.wait()
+		return a.printed()
+	}
+	return p
+}
+
+// read finds the session and keeps it as it is.
+func (p *patient) read() {
+	p.h.t.Helper()
+	names, err := filepath.Glob(p.h.path(p.h.prog.files))
 	if err != nil || len(names) == 0 {
-		h.t.Fatalf("transcripts: %v, %v", names, err)
+		p.h.t.Fatalf("transcripts: %v, %v", names, err)
 	}
 	p.path = names[0]
 	if p.whole, err = os.ReadFile(p.path); err != nil {
-		h.t.Fatal(err)
+		p.h.t.Fatal(err)
 	}
-	p.resume = resume(p.path)
-	return p
 }
 
 // laterFrom puts off all from a line on by a year.
@@ -198,12 +208,12 @@ func (p *patient) take(text []byte) (r Request, took bool, printed string) {
 		p.h.t.Fatal(err)
 	}
 	p.h.model.Script(Turn{Text: "resumed."})
-	a := p.h.start(p.resume...)
-	a.wait()
-	if list := p.h.model.Main(); len(list) > a.from {
-		return list[a.from], true, a.printed()
+	from := len(p.h.model.Main())
+	printed = p.ask()
+	if list := p.h.model.Main(); len(list) > from {
+		return list[from], true, printed
 	}
-	return r, false, a.printed()
+	return r, false, printed
 }
 
 // repaired is belay's copy of a text.

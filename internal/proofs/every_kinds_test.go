@@ -16,7 +16,7 @@ var kinds = []kind{
 	{names: re(`trajectory-path\.generated\.json$`), reason: "names the file of a trajectory, which is no transcript"},
 	{names: re(`/traces/`), reason: "what a recorder noted of the events of a program: their names and keys, not what a hook gets"},
 	{names: re(`1\.18-plugin-events-`), reason: "what opencode gave a recorder's plugin: objects of its own, of which belay's plugin makes the payloads"},
-	{names: re(`^hooks-captured/openclaw/`), reason: "arguments of function calls inside of OpenClaw, of which belay's plugin makes the payloads"},
+	{names: re(`^(hooks-captured/openclaw|repo/internal/agent/openclaw/testdata/hooks)/`), reason: "arguments of function calls inside of OpenClaw, of which belay's plugin makes the payloads"},
 	{names: re(`in-memory\.handmade\.json$`), reason: "a list in a program's memory, of which no file exists"},
 	{names: re(`/P07-paths\.json$`), reason: "names of folders, which its tests put into payloads"},
 	{names: re(`/S02-fork-event\.json$`), reason: "an event and a record side by side, which its test takes apart"},

@@ -257,14 +257,13 @@ func turnEnd(p payload, e checkpoint.Event) checkpoint.Event {
 	return e
 }
 
-// sessionEnd is a good-bye, or the beginning of a new part under the same id. A reset by hand was told by before_reset.
+// sessionEnd is a good-bye, or the beginning of a new part under the same id. A reset by hand was told by before_reset, and a
+// compaction ends only a session that goes on under another id.
 func sessionEnd(p payload, e checkpoint.Event) agent.Incoming {
 	e.Kind, e.Reason, e.Turn = checkpoint.EventEnd, pi.Name(p.Reason), ""
 	same := p.Next == "" || p.Next == p.Session
 	switch p.Reason {
-	case "compaction":
-		return agent.Incoming{}
-	case "new", "reset":
+	case "new", "reset", "compaction":
 		if same {
 			return agent.Incoming{}
 		}

@@ -75,6 +75,8 @@ func TestDecode(t *testing.T) {
 		{"session_end", `"reason":"new","nextSessionId":"other"`, "end new"},
 		{"session_end", `"reason":"daily","nextSessionId":"` + uuid + `"`, "start clear"},
 		{"session_end", `"reason":"compaction"`, ""},
+		{"session_end", `"reason":"compaction","nextSessionId":"` + uuid + `"`, ""},
+		{"session_end", `"reason":"compaction","nextSessionId":"other"`, "end compaction"},
 		{"subagent_spawned", `"child_id":"k1","label":"helper"`, "child-start r1 k1 helper"},
 		{"subagent_ended", `"child_id":"k1"`, "child-end r1 k1"},
 		{"before_tool_call", `"child_id":"k1","toolName":"exec","toolCallId":"c2"`, "tool-start c2 exec k1"},

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"belay/internal/agent"
@@ -27,9 +26,6 @@ const lineName = "line.js"
 var pluginNames = []string{"index.js", lineName, "package.json", "openclaw.plugin.json"}
 
 const folderName = "belay-plugin"
-
-// tried are the versions with which plugin, transcripts and resumes were run: the newest, and the newest of the file era.
-var tried = []string{"2026.9.6", "2026.7.35"}
 
 // pluginFolder lies beside the settings: whoever removes OpenClaw's folder removes both.
 func (a *Agent) pluginFolder() string { return filepath.Join(filepath.Dir(a.config), folderName) }
@@ -350,9 +346,6 @@ func (a *Agent) Check(p agent.Paths) []string {
 		if c.wrong {
 			found = append(found, c.words)
 		}
-	}
-	if v, _ := a.Present(); v != "" && !slices.Contains(tried, v) {
-		found = append(found, fmt.Sprintf("OpenClaw %s was not tried with this belay (tried: %s)", v, strings.Join(tried, ", ")))
 	}
 	return found
 }

@@ -186,6 +186,83 @@ console.log(JSON.stringify([first, second, beat]));
 	}
 }
 
+// captured are the recorded events by name, as JSON.
+func captured(t *testing.T) string {
+	t.Helper()
+	files := map[string]json.RawMessage{}
+	paths, err := filepath.Glob("testdata/hooks/*.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		if files[strings.TrimSuffix(filepath.Base(path), ".json")], err = os.ReadFile(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := json.Marshal(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(all)
+}
+
+// TestPluginCaptured: what the real program gave a recorder's plugin, in the order of its turn. Events that belay's plugin does
+// not ask for come to nobody.
+func TestPluginCaptured(t *testing.T) {
+	state := privateDir(t)
+	frames := fakeDaemon(t, filepath.Join(state, "belay.sock"), "the brief")
+	out := runPlugin(t, state, "const captured = "+captured(t)+`;
+const turn = ["gateway_start", "session_start", "before_message_write", "before_model_resolve", "agent_turn_prepare", "before_prompt_build", "before_agent_run",
+	"model_call_started", "model_call_ended", ...[0, 1, 2].flatMap(() => ["before_tool_call", "after_tool_call", "tool_result_persist"]),
+	"before_agent_finalize", "agent_end", "llm_output", "after_tool_call", "gateway_stop"];
+const nobody = new Set();
+for (const name of turn) {
+	const { event, ctx } = captured[name].shift().event;
+	if (on[0][name]) await fire(name, event, ctx);
+	else nobody.add(name);
+}
+console.log(JSON.stringify({ left: Object.values(captured).flat().length, nobody: [...nobody].sort() }));
+`, "/nowhere/belay-hook")
+	if want := `{"left":0,"nobody":["agent_turn_prepare","before_agent_finalize","before_agent_run","before_message_write","before_model_resolve","gateway_stop","llm_output",` +
+		`"model_call_ended","model_call_started","session_start","tool_result_persist"]}`; strings.TrimSpace(out) != want {
+		t.Errorf("the handlers: got %s, want %s", out, want)
+	}
+	const run = " 3375b6da-3842-41dc-a7d3-a4e291bc8021"
+	want := []string{
+		"start startup" + run + "; ask start",
+		"prompt" + run + " please start the work; ask carry",
+		`tool-start call_lab000100 read {"path":"/home/u/proj/notes.txt"}`,
+		"tool-end call_lab000100 read first line of the notes\nsecond line\n",
+		`tool-start call_lab000200 exec {"command":"echo hello-from-tool \u0026\u0026 ls"}`,
+		"tool-end call_lab000200 exec hello-from-tool\nnotes.txt",
+		`tool-start call_lab000300 write {"content":"made by the lab\n","path":"/home/u/proj/out.txt"}`,
+		"tool-end call_lab000300 write Successfully wrote 16 bytes to /home/u/proj/out.txt",
+		"stop" + run + " Round one is done: notes read, out.txt written.",
+		"tool-end call_lab000200 exec Aborted failed", // of the turn that was terminated: its start was in another process
+		"end exit",
+	}
+	var got []string
+	for _, f := range events(frames) {
+		body, err := json.Marshal(f.body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, err := New().Decode(agent.Hook{Event: f.Event, Payload: body})
+		if err != nil {
+			t.Errorf("%s: %v", f.Event, err)
+		}
+		for _, e := range in.Events {
+			if e.Key.Session != "lab1" || e.Key.Workspace != "/home/u/proj" || e.Key.Account == "" {
+				t.Errorf("%s: got %+v, want the session of that state folder in its workspace", f.Event, e.Key)
+			}
+		}
+		got = append(got, tell(in))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
 // TestPluginAfterCompaction: the turn after a compaction asks again, once, and so does a turn that is built anew because of
 // one; no turn but a person's does.
 func TestPluginAfterCompaction(t *testing.T) {
@@ -193,13 +270,13 @@ func TestPluginAfterCompaction(t *testing.T) {
 	frames := fakeDaemon(t, filepath.Join(state, "belay.sock"), "the brief")
 	out := runPlugin(t, state, `
 const turn = (run, more) => fire("before_prompt_build", { prompt: "do it", messages: [{}] }, ctx({ runId: run, ...more }));
-const compact = async () => { await fire("before_compaction", {}, ctx()); await fire("after_compaction", {}, ctx()); };
+const compact = async (c) => { await fire("before_compaction", {}, c); await fire("after_compaction", {}, c); };
 const text = (got) => got.map((g) => (g?.prependContext ? "brief" : "-")).join("");
 const all = [];
 all.push(text(await turn("r1")), text(await turn("r2")));
-await compact();
+await compact(ctx());
 all.push(text(await turn("beat", { trigger: "heartbeat" })), text(await turn("r3")), text(await turn("r4")));
-await compact();
+await compact({ sessionKey: "agent:main:main" }); // as OpenClaw names it in the middle of a run
 all.push(text(await turn("r4")), text(await turn("r4")), text(await turn("r5")));
 await sleep(100);
 console.log(all.join(" "));
@@ -208,13 +285,83 @@ console.log(all.join(" "));
 		t.Errorf("the turns gave %s, want %s", out, want)
 	}
 	var sources []string
+	told := map[string]int{}
 	for _, f := range events(frames) {
 		if f.Event == "session_open" {
 			sources = append(sources, fmt.Sprint(f.body["source"]))
 		}
+		told[f.Event]++
+		if f.body["session_id"] != "s1" {
+			t.Errorf("%s: got session %v, want s1", f.Event, f.body["session_id"])
+		}
+	}
+	if told["before_compaction"] != 4 || told["after_compaction"] != 4 {
+		t.Errorf("got %v, want both ends of both compactions, from both registrations", told)
 	}
 	if got, want := strings.Join(sources, " "), "resume compact compact"; got != want {
 		t.Errorf("sources of the starts: got %s, want %s", got, want)
+	}
+}
+
+// TestPluginAfterHeartbeat: a session in which only heartbeats ran is new to the person, and an old one is not.
+func TestPluginAfterHeartbeat(t *testing.T) {
+	state := privateDir(t)
+	frames := fakeDaemon(t, filepath.Join(state, "belay.sock"), "the brief")
+	runPlugin(t, state, `
+for (const [id, first] of [["new", []], ["old", [{}]]]) {
+	await fire("before_prompt_build", { prompt: "tick", messages: first }, ctx({ sessionId: id, runId: id + 1, trigger: "heartbeat" }));
+	await fire("before_prompt_build", { prompt: "do it", messages: [{}, {}] }, ctx({ sessionId: id, runId: id + 2 }));
+}
+`, "/nowhere/belay-hook")
+	var got []string
+	for _, f := range events(frames) {
+		if f.Event == "session_open" {
+			got = append(got, fmt.Sprint(f.body["session_id"], " ", f.body["source"]))
+		}
+	}
+	if want := []string{"new startup", "old resume"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// TestPluginSuccessor: a session that goes on under another id after a compaction is told what the old one has, once, and the
+// old one is at its end.
+func TestPluginSuccessor(t *testing.T) {
+	state := privateDir(t)
+	frames := fakeDaemon(t, filepath.Join(state, "belay.sock"), "the brief")
+	out := runPlugin(t, state, `
+const turn = async (run, more) => (await fire("before_prompt_build", { prompt: "do it", messages: [{}] }, ctx({ runId: run, ...more }))).map((g) => (g ? "brief" : "-")).join("");
+const end = (run, more) => fire("agent_end", { success: true, messages: [] }, ctx({ runId: run, ...more }));
+const all = [await turn("r1")];
+await end("r1");
+await fire("before_compaction", {}, ctx());
+await fire("after_compaction", { previousSessionId: "s1" }, ctx({ sessionId: "s2" }));
+for (const run of ["r2", "r3"]) {
+	all.push(await turn(run, { sessionId: "s2" }));
+	await end(run, { sessionId: "s2" });
+}
+console.log(all.join(" "));
+`, "/nowhere/belay-hook")
+	if want := "brief- brief- --"; strings.TrimSpace(out) != want {
+		t.Errorf("the turns gave %s, want %s", out, want)
+	}
+	var got []string
+	for _, f := range events(frames) {
+		body, err := json.Marshal(f.body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, err := New().Decode(agent.Hook{Event: f.Event, Payload: body})
+		if err != nil {
+			t.Errorf("%s: %v", f.Event, err)
+		}
+		for _, e := range in.Events {
+			got = append(got, e.Key.Session+" "+string(e.Kind))
+		}
+	}
+	want := []string{"s1 start", "s1 prompt", "s1 stop", "s1 compacting", "s1 compacting", "s1 compacted", "s1 compacted", "s1 start", "s1 end", "s2 prompt", "s2 stop", "s2 prompt", "s2 stop", "s2 end"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 

@@ -51,8 +51,10 @@ await p.dispose();
 console.log(JSON.stringify({ parts, asked }));
 `
 
-// TestPlugin runs the plugin in Node against a daemon of the test: what it sends is what Decode takes, once each and in order.
-func TestPlugin(t *testing.T) {
+// play runs a program in Node that loads the plugin from its first argument, against a daemon of the test: what each event that
+// was sent means, and what the program printed.
+func play(t *testing.T, program string) (list []string, out []byte) {
+	t.Helper()
 	node, err := exec.LookPath("node")
 	if err != nil {
 		t.Skip("node is not here")
@@ -66,7 +68,7 @@ func TestPlugin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, data := range map[string][]byte{"plugin.mjs": []byte(text), "drive.mjs": []byte(drive)} {
+	for name, data := range map[string][]byte{"plugin.mjs": []byte(text), "drive.mjs": []byte(program)} {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -79,15 +81,22 @@ func TestPlugin(t *testing.T) {
 	go func() { got <- serve(l) }()
 	cmd := exec.Command(node, filepath.Join(dir, "drive.mjs"), filepath.Join(dir, "plugin.mjs"))
 	cmd.Env = []string{"BELAY_STATE_DIR=" + dir, "HOME=" + dir, "PATH=" + os.Getenv("PATH"), "OPENCODE_DB=x.db"}
-	out, err := cmd.Output()
+	out, err = cmd.Output()
 	_ = l.Close() // the server ends by it
+	list = <-got
 	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("%v\n%s\n%s", err, out, strings.Join(list, "\n"))
 	}
+	return list, out
+}
+
+// TestPlugin runs the plugin in Node against a daemon of the test: what it sends is what Decode takes, once each and in order.
+func TestPlugin(t *testing.T) {
+	list, out := play(t, drive)
 	want := []string{"start startup; owed", "prompt do it", `tool-start call=prt_1 bash in={"command":"ls"}`, `tool-end call=prt_1 bash in={"command":"ls"} out=a.txt`,
 		"child-start child=ses_c; start parent=ses_a of=ses_c", "prompt help of=ses_c", "stop of=ses_c; child-end child=ses_c; end parent=ses_a of=ses_c",
 		"stop done", "prompt again", "stop failed APIError: no", "end dispose"}
-	if list := <-got; strings.Join(list, "\n") != strings.Join(want, "\n") {
+	if strings.Join(list, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(list, "\n"), strings.Join(want, "\n"))
 	}
 	var end struct {
@@ -105,6 +114,44 @@ func TestPlugin(t *testing.T) {
 	}
 	if strings.Join(end.Asked, " ") != "ses_c" {
 		t.Errorf("opencode was asked for %v, want the session that it did not tell of", end.Asked)
+	}
+}
+
+// TestPluginCaptured: what the real program gave a recorder's plugin, each event in its place. The recorder cut an event at 200
+// characters; what it cut is put back from other lines of the same capture, as far as the plugin looks at it. A program that
+// is killed says no good-bye.
+func TestPluginCaptured(t *testing.T) {
+	const bye = "await p.dispose();"
+	for file, c := range map[string]struct {
+		end  string
+		want []string
+	}{
+		"1.18-plugin-events-full-turn.mended.jsonl": {bye, []string{"start startup; owed", `prompt "TOOLS please"`,
+			`tool-start call=prt_22d171a280016HnZm1dNrFdqmA read in={"filePath":"/home/user/proj/a.txt"}`,
+			`tool-start call=prt_22d171ad7001xHCKgLnagQ1Uef bash in={"command":"ls | wc -l","description":"count"}`,
+			`tool-end call=prt_22d171a280016HnZm1dNrFdqmA read in={"filePath":"/home/user/proj/a.txt"} out=<path>/home/user/proj/a.txt</path>` +
+				"\n<type>file</type>\n<content>\n1: hello\n\n(End of file - total 1 lines)\n</content>",
+			`tool-end call=prt_22d171ad7001xHCKgLnagQ1Uef bash in={"command":"ls | wc -l","description":"count"} out=2` + "\n",
+			"stop Done. One file, a.txt.", "end dispose"}},
+		"1.18-plugin-events-killed-mid-text.mended.jsonl": {"process.exit();", []string{"start startup; owed", `prompt "SLOW please"`}},
+	} {
+		t.Run(file, func(t *testing.T) {
+			data, err := os.ReadFile(filepath.Join("testdata", file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			list, _ := play(t, "const captured = ["+strings.ReplaceAll(string(data), "\n", ",\n")+`];
+const { BelayPlugin } = await import(process.argv[2]);
+const p = await BelayPlugin({ client: {}, directory: "/home/user/proj" });
+for (const { hook, type, properties, input, output } of captured) {
+	if (hook === "event") await p.event({ event: { type, properties } });
+	else await p[hook](input, output);
+}
+`+c.end)
+			if strings.Join(list, "\n") != strings.Join(c.want, "\n") {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(list, "\n"), strings.Join(c.want, "\n"))
+			}
+		})
 	}
 }
 

@@ -54,8 +54,12 @@ func (form) Fact(data []byte) (examine.Fact, bool) {
 	return f, true
 }
 
-// Header of version 3: what stood in the lost one is taken from its stub, the file's name and the folder's.
-func (form) Header(path string, stub []byte, first [][]byte) ([]byte, error) {
+// heals says whether the program makes itself a header that is lost, as OpenClaw does.
+func (f form) heals() bool { return f.agent != "pi" }
+
+// Header of version 3: what stood in the lost one is taken from its stub, the file's name and the folder's. OpenClaw's folder
+// does not tell; its own header is as good as one without the place.
+func (f form) Header(path string, stub []byte, first [][]byte) ([]byte, error) {
 	if len(first) == 0 {
 		return nil, errors.New("there is no record")
 	}
@@ -64,12 +68,15 @@ func (form) Header(path string, stub []byte, first [][]byte) ([]byte, error) {
 	if !ok {
 		id = old["id"]
 	}
-	if id == "" {
-		return nil, errors.New("neither the name of the file nor what is left of the record tells the session's id")
-	}
 	cwd := old["cwd"]
 	if cwd == "" {
 		cwd = folderOf(filepath.Base(filepath.Dir(path)))
+	}
+	if f.heals() && (id == "" || cwd == "") {
+		return nil, examine.ErrNoHeader
+	}
+	if id == "" {
+		return nil, errors.New("neither the name of the file nor what is left of the record tells the session's id")
 	}
 	if cwd == "" {
 		return nil, errors.New("neither the name of the folder nor what is left of the record tells where the session worked")
@@ -150,14 +157,20 @@ func recordWith(from []byte, id, parent string, message []byte) []byte {
 	return o.Keep("timestamp").Set("message", json.RawMessage(message)).Bytes()
 }
 
-// Minds says what pi 1.6.0 was seen to do. OpenClaw's files were written and read by an older copy of the same code.
-func (form) Minds(a examine.Action) string {
+// Minds says what pi 1.6.0 and OpenClaw 2026.7.35 were seen to do.
+func (f form) Minds(a examine.Action) string {
 	switch a {
 	case examine.MakeHeader, examine.TrimMark:
+		if f.heals() {
+			return "it does not know the session's id any more: it makes another header"
+		}
 		return "it refuses the file: its first record is no session header"
 	case examine.Relink:
 		return "all before it is lost to the model: it follows a record that is not in the file"
 	case examine.Uncycle:
+		if f.heals() {
+			return "all before it is lost to the model: the parents of a record go in a circle"
+		}
 		return "it ends with an error: the parents of a record go in a circle"
 	case examine.CutStub, examine.Split, examine.TrimBefore, examine.TrimAfter:
 		return "it cannot read this line: what is on it is lost to the model, and all before it"

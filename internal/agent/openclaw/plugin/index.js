@@ -53,7 +53,7 @@ function stateDir(api) {
 function makeShared(uid) {
 	return {
 		line: makeLine("openclaw", uid, ["session_id", "session_key", "agent_id", "workspace", "database"]),
-		sessions: new Recent(), // session id -> { workspace, model, key, agent, opened, compacted, busy, ended, late }
+		sessions: new Recent(), // session id -> { workspace, model, key, agent, opened, fresh, compacted, before, busy, ended, late }
 		byKey: new Recent(), // session key -> session id
 		children: new Recent(), // session key of a sub-agent -> { session_id, session_key, child }
 		seen: new Recent(), // event -> the registration that tells it: all of them hear of each
@@ -132,8 +132,9 @@ function register(api) {
 
 	async function open(event, ctx, s) {
 		s.opened = true;
-		const source = s.compacted ? "compact" : Array.isArray(event.messages) && event.messages.length > 0 ? "resume" : "startup";
+		const source = s.compacted ? "compact" : s.fresh ? "startup" : "resume";
 		s.compacted = false;
+		const before = (source === "compact" && s.before) || ctx.sessionId; // the one that has what is to be told
 		let come; // ends the wait
 		let timer;
 		const word = await new Promise((resolve) => {
@@ -142,11 +143,15 @@ function register(api) {
 				if (come) come(text);
 				else if (text) s.late = text; // too late for this turn: the next one has it
 			};
-			if (!tell("session_open", ctx, ctx.sessionId, { source }, answered, true)) resolve("");
+			if (!tell("session_open", ctx, before, { source }, answered, true)) resolve("");
 			timer = setTimeout(resolve, BRIEF_MS, "");
 		});
 		come = undefined;
 		clearTimeout(timer);
+		if (before !== ctx.sessionId) {
+			tell("session_end", ctx, before, { reason: "compaction", nextSessionId: ctx.sessionId });
+			know(all, before).ended = true;
+		}
 		return word;
 	}
 
@@ -155,6 +160,7 @@ function register(api) {
 			const id = ctx.sessionId;
 			if (!id) return undefined;
 			const s = know(all, id, ctx);
+			s.fresh ??= !event.messages?.length; // heartbeats before the person's first turn make it no old one
 			const persons = (ctx.trigger === undefined || ctx.trigger === "user") && !/:subagent:/.test(ctx.sessionKey ?? "");
 			const turn = all.turns.get(ctx.runId);
 			if (turn) {
@@ -209,11 +215,18 @@ function register(api) {
 		});
 	});
 
-	on("before_compaction", (event, ctx) => tell("before_compaction", ctx, ctx.sessionId, { reason: event.reason }) && undefined);
+	/** A compaction in the middle of a run, by the model's limit, names the session by its key alone. */
+	const idOf = (ctx) => ctx.sessionId ?? all.byKey.get(ctx.sessionKey);
+
+	on("before_compaction", (event, ctx) => {
+		tell("before_compaction", ctx, idOf(ctx), { reason: event.reason });
+	});
 	on("after_compaction", (event, ctx) => {
-		tell("after_compaction", ctx, ctx.sessionId, { reason: event.reason });
-		const s = all.sessions.get(ctx.sessionId);
-		if (s?.opened) s.compacted = true; // the next turn asks for what the summary may have lost
+		const id = idOf(ctx);
+		const before = event.previousSessionId ?? id; // with truncateAfterCompaction it goes on under another id
+		tell("after_compaction", ctx, before, { reason: event.reason });
+		if (!id || (before === id && !all.sessions.get(id)?.opened)) return;
+		Object.assign(know(all, id, ctx), { compacted: true, before }); // the next turn asks for what the summary may have lost
 	});
 
 	on("before_reset", (event, ctx) => {
@@ -227,7 +240,8 @@ function register(api) {
 		const c = { ...ctx, sessionKey: ctx.sessionKey ?? event.sessionKey };
 		tell("session_end", c, id, { reason: event.reason, nextSessionId: event.nextSessionId });
 		const s = all.sessions.get(id);
-		if (s && event.reason !== "compaction" && event.nextSessionId !== id) s.ended = true;
+		const goesOn = event.nextSessionId === id || (event.reason === "compaction" && !event.nextSessionId);
+		if (s && !goesOn) s.ended = true;
 	});
 
 	on("subagent_spawned", (event, ctx) => {
