@@ -177,7 +177,7 @@ func entryTime(e Event, n Entry) time.Time {
 }
 
 func (s *State) callEntry(e Event, n Entry, quiet bool) {
-	c := s.call(n.Call)
+	c := s.callOf(n.Call, n.Alike, byFile, e.At)
 	if c != nil {
 		c.Asked = true
 	}
@@ -185,7 +185,7 @@ func (s *State) callEntry(e Event, n Entry, quiet bool) {
 		return
 	}
 	if c == nil {
-		c = s.newCall(Call{ID: n.Call, At: entryTime(e, n)})
+		c = s.newCall(Call{ID: n.Call, At: entryTime(e, n), Alike: n.Alike})
 		if t := s.turn(s.fileTurn()); !quiet && (t == nil || !t.Ended) { // else the file is behind the hooks
 			s.Chain = true
 		}

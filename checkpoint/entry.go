@@ -60,6 +60,7 @@ type Entry struct {
 	Call       string `json:"call,omitempty"`
 	Name       string `json:"name,omitempty"`       // tool name
 	Input      string `json:"input,omitempty"`      // arguments as JSON, cut
+	Alike      uint64 `json:"alike,omitempty"`      // of a call, as in Event
 	Output     string `json:"output,omitempty"`     // result's text, cut
 	Failed     bool   `json:"failed,omitempty"`     // the result is an error
 	MadeUp     bool   `json:"madeup,omitempty"`     // the agent invented the result after a crash: outcome unknown

@@ -61,6 +61,9 @@ type Event struct {
 	Failed     bool   `json:"failed,omitempty"`
 	Background bool   `json:"background,omitempty"`
 	Bare       bool   `json:"bare,omitempty"`
+	// Alike is equal for equal calls, of agents whose hooks and transcript have no id of a call in common: it joins what the
+	// two tell of one. 0 for all others.
+	Alike uint64 `json:"alike,omitempty"`
 
 	Child      string `json:"child,omitempty"`
 	ChildName  string `json:"child_name,omitempty"`

@@ -38,6 +38,8 @@ type Call struct {
 	Anonymous  bool      `json:"anonymous,omitempty"` // its client names no ids: ID is belay's own
 	Death      int       `json:"death,omitempty"`     // in doubt since this death
 	Told       bool      `json:"told,omitempty"`      // a brief named it
+	Alike      uint64    `json:"alike,omitempty"`     // as in Event
+	Also       string    `json:"also,omitempty"`      // the id that the other witness gives it
 	Procs      []Proc    `json:"procs,omitempty"`     // the agent's descendants while it was open
 }
 
@@ -52,8 +54,30 @@ func (c Call) NotSeenToStart(s *State) bool { return c.Asked && !c.Started && s.
 
 func (s *State) call(id string) *Call {
 	for i := len(s.Calls) - 1; i >= 0 && id != ""; i-- {
-		if s.Calls[i].ID == id {
-			return &s.Calls[i]
+		if c := &s.Calls[i]; c.ID == id || c.Also == id {
+			return c
+		}
+	}
+	return nil
+}
+
+// callOf gives the call that a witness tells of. Where hooks and file name one call by two ids, it is the oldest one like it
+// that only the other witness has told of; what had ended before a call started is another.
+func (s *State) callOf(id string, alike uint64, by witness, at time.Time) *Call {
+	c := s.call(id)
+	if c != nil || id == "" || alike == 0 || s.hasEnded(id) {
+		return c
+	}
+	for i := range s.Calls {
+		c := &s.Calls[i]
+		ended := c.State == CallDone || c.State == CallFailed
+		switch {
+		case c.Alike != alike, c.Also != "":
+		case by == byFile && !c.Asked, by == byHook && !c.Started && (c.State == CallOpen || ended && c.EndedAt.After(at)):
+			if c.Also = id; ended {
+				s.EndedIDs = keepNewest(append(s.EndedIDs, Hash(id)), maxEndedIDs)
+			}
+			return c
 		}
 	}
 	return nil
@@ -104,14 +128,14 @@ func (s *State) nameless() string {
 
 func (s *State) toolStart(e Event) {
 	s.StartsSeen = true
-	c := s.call(e.Call)
+	c := s.callOf(e.Call, e.Alike, byHook, e.At)
 	switch {
 	case e.Call == "":
 		c = s.newCall(Call{ID: s.nameless(), At: e.At, Bare: e.Bare, Anonymous: true})
 	case s.hasEnded(e.Call):
 		return
 	case c == nil:
-		c = s.newCall(Call{ID: e.Call, At: e.At, Bare: e.Bare})
+		c = s.newCall(Call{ID: e.Call, At: e.At, Bare: e.Bare, Alike: e.Alike})
 	case !c.Started:
 		c.At, c.Bare = e.At, e.Bare // the agent's own stamp may be wrong
 	}
@@ -134,7 +158,7 @@ func (s *State) openNameless() *Call {
 }
 
 func (s *State) toolEnd(e Event) Effect {
-	c := s.call(e.Call)
+	c := s.callOf(e.Call, e.Alike, byHook, e.At)
 	if e.Call == "" {
 		c = s.openNameless()
 	}
@@ -148,7 +172,7 @@ func (s *State) toolEnd(e Event) Effect {
 		if nameless {
 			id = s.nameless()
 		}
-		c = s.newCall(Call{ID: id, At: e.At, Started: true, Anonymous: nameless})
+		c = s.newCall(Call{ID: id, At: e.At, Started: true, Anonymous: nameless, Alike: e.Alike})
 		if t := s.lastTurn(); t != nil && !t.Ended {
 			s.Chain = true
 		}
@@ -179,7 +203,11 @@ func (s *State) finish(c *Call, failed bool, at time.Time) {
 		c.State = CallFailed
 	}
 	c.EndedAt, c.Procs, c.Death = at, nil, 0
-	s.EndedIDs = keepNewest(append(s.EndedIDs, Hash(c.ID)), maxEndedIDs)
+	s.EndedIDs = append(s.EndedIDs, Hash(c.ID))
+	if c.Also != "" {
+		s.EndedIDs = append(s.EndedIDs, Hash(c.Also))
+	}
+	s.EndedIDs = keepNewest(s.EndedIDs, maxEndedIDs)
 	s.News++
 	s.pruneCalls()
 }

@@ -65,6 +65,60 @@ func TestLedgerJoinsBothWitnesses(t *testing.T) {
 	}
 }
 
+// TestCallsUnderTwoIDs: hooks and file name one call each in their own way, and it counts once. A step is as in fold; all calls
+// but x are alike.
+func TestCallsUnderTwoIDs(t *testing.T) {
+	tests := []struct{ name, steps, want string }{
+		{"hooks first", "T h1, Z h1, C f1, R f1", "h1 done"},
+		{"file first", "C f1, T h1, Z h1, R f1", "f1 done"},
+		{"the file's end before the hook's", "C f1, T h1, R f1, Z h1", "f1 done"},
+		{"a hook's start alone", "C f1, T h1", "f1 open"},
+		{"a hook's end alone", "C f1, Z h1", "f1 done"},
+		{"again, after one in doubt", "C f1, M f1, T h1", "f1 in doubt, h1 open"},
+		{"a person's words after a call that a hook saw end", "T h1, C f1, Z h1, M f1", "h1 done"},
+		{"twice, hooks first", "T h1, Z h1, T h2, C f1, R f1, C f2", "h1 done, h2 open"},
+		{"twice, file first", "C f1, T h1, Z h1, R f1, C f2, T h2", "f1 done, f2 open"},
+		{"twice at once", "C f1, C f2, T h1, T h2, Z h2", "f1 open, f2 done"},
+		{"again, after one that no hook told of", "C f1, R f1, T h1", "f1 done, h1 open"},
+		{"neither id ever reopens", "T h1, C f1, Z h1, R f1, T h1, C f1, Z h1", "h1 done"},
+		{"another", "T h1, C x, C f1", "h1 open, x open"},
+	}
+	for _, c := range tests {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFold(t).steps("P p")
+			for _, step := range strings.Split(c.steps, ", ") {
+				op, id, _ := strings.Cut(step, " ")
+				alike := uint64(7)
+				if id == "x" {
+					alike = 8
+				}
+				switch op {
+				case "T":
+					f.event(Event{Kind: EventToolStart, Call: id, Alike: alike})
+				case "Z":
+					f.event(Event{Kind: EventToolEnd, Call: id, Alike: alike})
+				case "C":
+					f.file(Entry{Kind: EntryCall, Call: id, Alike: alike})
+				default:
+					f.step(step)
+				}
+			}
+			if got := ledger(f.s); got != c.want {
+				t.Errorf("ledger %q, want %q", got, c.want)
+			}
+		})
+	}
+	late := newFold(t).steps("P p")
+	late.file(Entry{Kind: EntryCall, Call: "f1", Alike: 7})
+	late.steps("R f1")
+	before := late.now.Add(-time.Minute)
+	late.event(Event{Kind: EventToolStart, Call: "h1", Alike: 7, At: before})
+	late.event(Event{Kind: EventToolEnd, Call: "h1", Alike: 7, At: before})
+	if got := ledger(late.s); got != "f1 done" {
+		t.Errorf("events that waited in the spool: ledger %q, want the one call", got)
+	}
+}
+
 func TestBareClients(t *testing.T) {
 	start := func(id string) Event { return Event{Kind: EventToolStart, Call: id, Bare: true} }
 	end := func(id string) Event { return Event{Kind: EventToolEnd, Call: id, Bare: true} }

@@ -30,6 +30,7 @@ func genEntry(t *rapid.T) Entry {
 		Group: pick(someIDs[:3]), Text: pick(someWords), Turn: pick(someIDs[:3]), Call: pick(someIDs), Name: pick([]string{"", "Bash", "Edit"}),
 		Input: pick([]string{"", `{"command":"ls"}`, `{"file_path":"/a"}`, "{"}), Child: pick([]string{"", "", "", "kid"}), Workspace: pick([]string{"", "/w"})}
 	n.Aside, n.Failed, n.MadeUp, n.Background = rapid.Bool().Draw(t, "aside"), rapid.Bool().Draw(t, "failed"), rapid.Bool().Draw(t, "madeup"), rapid.Bool().Draw(t, "bg")
+	n.Alike = rapid.Uint64Range(0, 2).Draw(t, "alike")
 	n.At = rapid.SampledFrom([]time.Time{{}, {}, epoch, epoch.Add(40 * time.Minute), time.Date(1, 1, 1, 0, 0, 0, 1, time.UTC), time.Date(9999, 12, 31, 0, 0, 0, 0, time.FixedZone("x", -3600))}).Draw(t, "stamp")
 	return n
 }
@@ -41,6 +42,7 @@ func genEvent(t *rapid.T) Event {
 		Call: pick(someIDs), Name: pick([]string{"", "Bash", "Edit"}), Input: pick([]string{"", `{"file_path":"/a"}`, "{"}), Child: pick(someIDs[:3]), Transcript: pick([]string{"", "/t"}),
 		Count: rapid.IntRange(0, 3).Draw(t, "count"), Marker: pick(someIDs), Cursor: Cursor(pick(someIDs))}
 	e.Aside, e.Failed, e.Background, e.Bare = rapid.Bool().Draw(t, "aside"), rapid.Bool().Draw(t, "failed"), rapid.Bool().Draw(t, "bg"), rapid.Bool().Draw(t, "bare")
+	e.Alike = rapid.Uint64Range(0, 2).Draw(t, "alike")
 	e.Decision, e.First = rapid.Bool().Draw(t, "decision"), rapid.IntRange(0, 4).Draw(t, "first") == 0
 	if rapid.Bool().Draw(t, "has proc") {
 		e.Proc = &Proc{PID: rapid.IntRange(1, 3).Draw(t, "pid"), Start: 1}

@@ -271,8 +271,8 @@ func (s *State) own(e Event) Effect {
 		s.Given = &Given{At: e.At, Marker: e.Marker, Death: s.Deaths, News: s.News}
 		s.OwedTo = false
 		for i := range s.Calls {
-			if s.Calls[i].State == CallDoubt || s.Calls[i].Unfiled() {
-				s.Calls[i].Told = true
+			if c := &s.Calls[i]; c.State == CallDoubt || c.State == CallOpen && c.Background || c.Unfiled() {
+				c.Told = true
 			}
 		}
 	case EventOwed:
@@ -439,7 +439,7 @@ func (s *State) die(at time.Time, reason string, gone bool, f *Effect) {
 	s.Chain, s.Live = false, false
 	for i := range s.Calls {
 		if s.Calls[i].State == CallOpen {
-			s.Calls[i].State, s.Calls[i].Death = CallDoubt, s.Deaths
+			s.Calls[i].State, s.Calls[i].Death, s.Calls[i].Told = CallDoubt, s.Deaths, false
 		}
 	}
 	s.News++

@@ -149,15 +149,17 @@ func TestManySubAgentsAreCounted(t *testing.T) {
 func TestDoubtLines(t *testing.T) {
 	b := newStory().user("go").call("c1", "Bash", "{\"command\":\"make `release`\"}").call("c2", "Read", `{"path":"a"}`).
 		call("c3", "Bash", `{"command":"serve"}`).event(checkpoint.Event{Kind: checkpoint.EventToolEnd, Call: "c3", Background: true}).
-		file(checkpoint.Entry{Kind: checkpoint.EntryCall, Call: "c4", Name: "Write", Input: `{"file_path":"b"}`}).dies()
+		file(checkpoint.Entry{Kind: checkpoint.EntryCall, Call: "c4", Name: "Write", Input: `{"file_path":"b"}`}).
+		call("c5", "Bash", `{"command":"watch"}`).event(checkpoint.Event{Kind: checkpoint.EventToolEnd, Call: "c5", Background: true}).dies()
 	in := Input{State: b.s, Processes: map[string]Process{"c1": ProcessRunning, "c3": ProcessGone}}
 	r := plan(t, in, Options{})
 	has(t, r.Text,
 		"- Bash `make 'release'` started 10:00:14 UTC, may have changed something; its process is still running. Result unknown.\n",
 		"- Read `a` started 10:00:21 UTC, only reads; it is not known whether its process still runs. Result unknown.\n",
 		"- Bash `serve` started 10:00:28 UTC, may have changed something; its process is gone; it went on in the background.",
-		"- Write `b` started 10:00:42 UTC, may have changed something; asked for, not seen to start.")
-	if len(r.InDoubt) != 4 || r.InDoubt[0].Process != ProcessRunning || !r.InDoubt[0].Mutates || r.InDoubt[1].Mutates || r.InDoubt[1].Process != ProcessUnknown {
+		"- Write `b` started 10:00:42 UTC, may have changed something; asked for, not seen to start.",
+		"- Bash `watch` started 10:00:49 UTC, may have changed something; it may go on in the background. Result unknown.\n")
+	if len(r.InDoubt) != 5 || r.InDoubt[0].Process != ProcessRunning || !r.InDoubt[0].Mutates || r.InDoubt[1].Mutates || r.InDoubt[1].Process != ProcessUnknown {
 		t.Errorf("in_doubt: got %+v", r.InDoubt)
 	}
 }

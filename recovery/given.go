@@ -60,7 +60,7 @@ func chosen(in Input, opt Options, m mark, now time.Time) given {
 		g.messages = withCalls(s, g.messages, m, opt)
 	}
 	if opt.Start != StartManual {
-		g.doubts = untold(s, g.doubts)
+		g.doubts = untold(s, g.doubts, opt.Start)
 	}
 	switch opt.Start {
 	case StartClear:
@@ -115,11 +115,12 @@ func taskOf(users []Said) string {
 	return users[len(users)-1].Text
 }
 
-// untold leaves out the calls in doubt that a brief named since the death that left them open.
-func untold(s *checkpoint.State, list []Doubt) []Doubt {
+// untold leaves out the calls in doubt that a brief named since the death that left them open. One that goes on in the
+// background is named again only where the conversation lost that brief.
+func untold(s *checkpoint.State, list []Doubt, start string) []Doubt {
 	told := map[string]bool{}
 	for _, c := range s.Calls {
-		told[c.ID] = c.Told && c.State == checkpoint.CallDoubt
+		told[c.ID] = c.Told && (c.State == checkpoint.CallDoubt || start != StartCompact)
 	}
 	return slices.DeleteFunc(list, func(d Doubt) bool { return told[d.ID] })
 }

@@ -242,10 +242,12 @@ func (w *writer) doubtLine(d Doubt, limit int) string {
 		tail += "; its process is still running"
 	case d.Process == ProcessGone:
 		tail += "; its process is gone"
+	case d.background:
+		tail += "; it may go on in the background"
 	case limit >= 180: // where room is short, the name and the arguments say more
 		tail += "; it is not known whether its process still runs"
 	}
-	if d.background {
+	if d.background && d.Process != ProcessUnknown { // else nobody saw it go on
 		tail += "; it went on in the background"
 	}
 	tail = fmt.Sprintf(" started %s%s. Result unknown.\n", w.when(d.Started), tail)

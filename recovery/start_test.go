@@ -113,6 +113,25 @@ func TestDoubtIsToldOncePerDeath(t *testing.T) {
 }
 
 // TestOwedBriefLeavesOutThePromptThatCarriesIt: what the user says at this moment is no record of the past.
+// TestBackgroundCallIsToldOnce: a call that goes on while its session comes and goes is told again where the conversation lost
+// it, and when the agent died.
+func TestBackgroundCallIsToldOnce(t *testing.T) {
+	b := newStory().user("go").call("c1", "Bash", `{"command":"serve"}`).event(checkpoint.Event{Kind: checkpoint.EventToolEnd, Call: "c1", Background: true}).answer("it runs")
+	for _, c := range []struct {
+		start string
+		want  bool
+	}{{StartResume, true}, {StartResume, false}, {StartCompact, true}, {"death", false}, {StartResume, true}, {StartResume, false}} {
+		if c.start == "death" {
+			b.dies()
+			continue
+		}
+		if text := b.plan(t, Options{Start: c.start}).Text; strings.Contains(text, "Bash `serve`") != c.want {
+			t.Errorf("%s: told %v, want %v:\n%s", c.start, !c.want, c.want, text)
+		}
+		b.event(checkpoint.Event{Kind: checkpoint.EventGiven, Marker: "m"})
+	}
+}
+
 func TestOwedBriefLeavesOutThePromptThatCarriesIt(t *testing.T) {
 	owed := func(source string) *story {
 		return crashed().start(source).event(checkpoint.Event{Kind: checkpoint.EventOwed}).user("third: what happened to my release?")

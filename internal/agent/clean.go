@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"unicode/utf8"
 
 	"belay/checkpoint"
@@ -43,16 +45,68 @@ func clean(words ...*string) {
 }
 
 // OpenTranscript opens a transcript of an agent's; what is read of it has no secrets in its words.
-func OpenTranscript(a Agent, src Source) checkpoint.Transcript { return cleanTranscript{a.Open(src)} }
+func OpenTranscript(a Agent, src Source) checkpoint.Transcript {
+	return &cleanTranscript{Transcript: a.Open(src)}
+}
 
-type cleanTranscript struct{ checkpoint.Transcript }
+// cleanTranscript gives out a reader's entries and cursors without secrets. A reader knows where it was by the cursor that it
+// gave: it gets that one back, whole, for as long as it lives.
+type cleanTranscript struct {
+	checkpoint.Transcript
+	given, clean checkpoint.Cursor // the reader's last one, as it was and as it was given out
+}
 
-func (t cleanTranscript) Read(ctx context.Context, from checkpoint.Cursor, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
+func (t *cleanTranscript) Read(ctx context.Context, from checkpoint.Cursor, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
+	if from == t.clean {
+		from = t.given
+	}
 	b, err := t.Transcript.Read(ctx, from, opt)
 	for i := range b.Entries {
 		e := &b.Entries[i]
 		clean(&e.ID, &e.Group, &e.Turn, &e.Call, &e.Name, &e.Session, &e.Child, &e.Model, &e.Mode)
 	}
-	b.Cursor = checkpoint.Cursor(redact.Bytes(nil, []byte(b.Cursor))) // its reader's own notes, ids among them
+	if b.Cursor != "" { // else nothing was read, and where it was still holds
+		t.given, t.clean = b.Cursor, cleanCursor(b.Cursor)
+		b.Cursor = t.clean
+	}
 	return b, err
 }
+
+// cleanCursor takes secrets out of a cursor: ids of the transcript's records may stand in it. Only its words are looked at, so
+// that places and fingerprints stay, and each is what the same word is in an entry.
+func cleanCursor(c checkpoint.Cursor) checkpoint.Cursor {
+	whole := redact.Bytes(nil, []byte(c))
+	if string(whole) == string(c) {
+		return c
+	}
+	d := json.NewDecoder(bytes.NewReader([]byte(c)))
+	d.UseNumber() // fingerprints have more digits than a float
+	var v any
+	if d.Decode(&v) != nil {
+		return checkpoint.Cursor(whole)
+	}
+	data, err := json.Marshal(cleanValue(v))
+	if err != nil {
+		return checkpoint.Cursor(whole)
+	}
+	return checkpoint.Cursor(data)
+}
+
+func cleanValue(v any) any {
+	switch v := v.(type) {
+	case string:
+		return redact.Text(v)
+	case []any:
+		for i := range v {
+			v[i] = cleanValue(v[i])
+		}
+	case map[string]any:
+		for name := range v {
+			v[name] = cleanValue(v[name])
+		}
+	}
+	return v
+}
+
+// SameID says whether a cursor names a record by this id. A cursor that was kept holds no secrets, and an id may look like one.
+func SameID(id, kept string) bool { return id == kept || kept != "" && redact.Text(Text(id)) == kept }

@@ -86,8 +86,8 @@ func (h *home) kill(text string) {
 	h.t.Fatalf("no process with %q", text)
 }
 
-// TestCodexBrokenOff: Esc breaks an answer off, and a turn with a command: the rounds count as interrupted, the command as
-// failed, and nobody is told of any of it.
+// TestCodexBrokenOff: Esc breaks an answer off, and a turn whose command has just begun: the rounds count as interrupted, and
+// nobody is told. Such a command Codex may end without a word, so that how it ended is never known.
 func TestCodexBrokenOff(t *testing.T) {
 	h := newCodexTerminal(t)
 	a := h.codexAtPrompt()
@@ -106,12 +106,78 @@ func TestCodexBrokenOff(t *testing.T) {
 	if got := h.outcomes(session); got != "interrupted,interrupted" {
 		t.Errorf("outcomes: got %q, want both interrupted", got)
 	}
-	h.until("the command's outcome is known", func() bool { return h.calls(session)["touch"] == checkpoint.CallFailed })
-	if st := h.status(session); st.PendingToolChain || len(st.OpenCalls) != 0 {
-		t.Errorf("after the interrupts: got chain %v, open %v, want no chain and nothing open", st.PendingToolChain, st.OpenCalls)
-	}
+	h.until("the command is no part of a turn any more", func() bool {
+		st := h.status(session)
+		return !st.PendingToolChain && len(st.OpenCalls) == 1 && st.OpenCalls[0].Background
+	})
 	if _, r := a.codexRound("another prompt", "It is done.", 1, 3); r.Count(record) != 0 {
 		t.Errorf("after two interrupts: got %d records, want none\n%s", r.Count(record), said(r))
+	}
+	if got := h.recover(session); len(got.InDoubt) != 1 || !strings.Contains(got.Text, "in the background. Result unknown.") {
+		t.Errorf("after the interrupts: got %+v in doubt, want the command\n%s", got.InDoubt, got.Text)
+	}
+}
+
+// codexCommandBrokenOff is a session whose person pressed Esc while a command ran. The command goes on.
+func codexCommandBrokenOff(t *testing.T) (a *terminal, session string) {
+	t.Helper()
+	h := newCodexTerminal(t)
+	a = h.codexAtPrompt()
+	h.model.Script(Turn{Text: "Now a long command.", Calls: []Call{codexExec(slow)}}, Turn{Text: "The long command is over."})
+	a.say("please start the work", func() bool { return exists(h.proj + "/started.flag") })
+	session = h.newest()
+	h.until("its processes are noted", func() bool {
+		open := h.status(session).OpenCalls
+		return len(open) == 1 && len(open[0].Procs) > 0
+	})
+	a.press("\x1b")
+	h.until("its round is counted, and its result told", func() bool { return h.rounds(1) == 1 && h.transcripts("aborted by user") })
+	if got := h.outcomes(session); got != "interrupted" {
+		t.Errorf("outcomes: got %q, want interrupted", got)
+	}
+	h.until("the command is known to go on", func() bool {
+		open := h.status(session).OpenCalls
+		return len(open) == 1 && open[0].Background && len(open[0].Procs) > 0
+	})
+	return a, session
+}
+
+// TestCodexCommandOutlivesEsc: a command that Esc left alone is in doubt while it runs, and holds nothing open; how it ended is
+// known when it did.
+func TestCodexCommandOutlivesEsc(t *testing.T) {
+	a, session := codexCommandBrokenOff(t)
+	h := a.h
+	if got := h.recover(session); len(got.InDoubt) != 1 || !strings.Contains(got.Text, "its process is still running; it went on in the background. Result unknown.") {
+		t.Errorf("while it runs: got %+v in doubt, want the long command, which goes on\n%s", got.InDoubt, got.Text)
+	}
+	if st := h.status(session); st.PendingToolChain || st.State != "idle" {
+		t.Errorf("while it runs: got %s, chain %v, want idle and no chain", st.State, st.PendingToolChain)
+	}
+	if _, r := a.codexRound("another prompt", "It is done.", 1, 2); r.Count(record) != 0 {
+		t.Errorf("while it runs: got %d records, want none: Codex itself tells that it may run\n%s", r.Count(record), said(r))
+	}
+	h.kill("sleep\x0060\x00") // and the command goes on to its end
+	h.until("the command ends", func() bool { return exists(h.proj + "/finished.flag") })
+	h.until("its end is known", func() bool { return h.calls(session)["touch"] == checkpoint.CallDone })
+}
+
+// TestCodexKilledAfterEsc: the command that Esc left alone outlives Codex as well. Who resumes the session is told, once.
+func TestCodexKilledAfterEsc(t *testing.T) {
+	a, session := codexCommandBrokenOff(t)
+	h := a.h
+	h.kill("\x00app-server\x00--listen\x00")
+	h.died(session)
+	h.model.Script(Turn{Text: "I look at what was done."})
+	first := h.run("resume", session, "please go on")
+	h.killTools()
+	if n := first.Count(record); n != 1 || !strings.Contains(doubts(first), "its process is still running; it went on in the background") {
+		t.Errorf("resumed: got %d records, in doubt %q, want one with the long command, which goes on\n%s", n, doubts(first), said(first))
+	}
+	if n := h.run("resume", session, "and on").Count(record); n != 1 {
+		t.Errorf("resumed again: got %d records, want the one of before", n)
+	}
+	if got := h.calls(session)["touch"]; got != checkpoint.CallDoubt {
+		t.Errorf("the long command: got %q, want in doubt: nobody knows how it ended", got)
 	}
 }
 

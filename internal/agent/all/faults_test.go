@@ -136,6 +136,9 @@ func (f *faulty) run(had bool) {
 	paths := agent.Paths{Hook: faultyHook}
 	_, err := f.installer(f.Fault).Install(paths, false)
 	failed := f.Hear(err) != nil
+	if truster, ok := f.installer(f.Fault).(agent.Truster); ok && err == nil {
+		failed = f.trust(truster, paths) || failed
+	}
 	if f.Err == nil {
 		maps.Copy(f.whole, f.files(f.Mem))
 	}
@@ -151,6 +154,20 @@ func (f *faulty) run(had bool) {
 	if f.Err != nil && !failed {
 		f.Tell(f.harmless())
 	}
+}
+
+// trust says that the person trusts the hooks, which are there. Where no error is told it must be so.
+func (f *faulty) trust(a agent.Truster, paths agent.Paths) (failed bool) {
+	_, err := a.Trust(paths, false)
+	if f.Hear(err) != nil {
+		return true
+	}
+	for name, want := range f.whole {
+		if got := f.files(f.Mem)[name]; !strings.Contains(name, "/install/") && !bytes.Equal(got, want) {
+			f.Errorf("trust told no error: %s is %q, want %q", name, got, want)
+		}
+	}
+	return false
 }
 
 // harmless are operations whose failing leaves what it should: an empty folder is tidied up, a file is looked at for a hint

@@ -19,10 +19,6 @@ func (a *Agent) Check(p agent.Paths) []string {
 	if info, err := os.Stat(p.Hook); err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
 		found = append(found, fmt.Sprintf("%s is no program that can be started", p.Hook))
 	}
-	v, known := a.askVersion()
-	if known && v != tried {
-		found = append(found, fmt.Sprintf("Claude Code %s was not tried with this belay (tried: %s)", v, tried))
-	}
 	found = append(found, a.checkManaged()...)
 	s, err := a.readSettings()
 	switch {
@@ -37,6 +33,7 @@ func (a *Agent) Check(p agent.Paths) []string {
 	if flagOf(s.Text, "disableAllHooks") {
 		found = append(found, fmt.Sprintf("%s: disableAllHooks is on: no hook runs", s.Path))
 	}
+	v, known := a.askVersion()
 	want := wanted(p, v, known)
 	for _, e := range hookEvents() {
 		if g, ok := want[e.name]; ok {

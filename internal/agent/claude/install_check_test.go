@@ -35,7 +35,7 @@ func TestCheckFindings(t *testing.T) {
 		{"managed only", "allowManagedHooksOnly is on", func(b box) { writeAll(b.t, b.managed, `{"allowManagedHooksOnly":true}`, 0o644) }},
 		{"broken file", "settings are no JSON object", edit(`{`, `{,`)},
 		{"no file", "is not there", func(b box) { b.uninstall("remove") }},
-		{"other version", "2.1.400 was not tried", func(b box) { b.path = newBox(b.t, "2.1.400").path }},
+		{"other version", "", func(b box) { b.path = newBox(b.t, "2.1.400").path }},
 		{"no program", "is no program", func(b box) { _ = os.Remove(filepath.Join(b.state, "belay-hook")) }},
 	} {
 		b := newBox(t, "2.1.328")

@@ -73,7 +73,7 @@ func FuzzInstall(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	want := wanted(agent.Paths{Hook: hookPath}, tried, true)
+	want := wanted(agent.Paths{Hook: hookPath}, execForm, true)
 	f.Fuzz(func(t *testing.T, text []byte) {
 		next, err := merge(text, want)
 		if err != nil {

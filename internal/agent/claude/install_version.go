@@ -20,7 +20,6 @@ type version [3]int
 
 // Versions at which hook settings changed.
 var (
-	tried         = version{2, 1, 328} // hooks, transcripts and resumes were run with it
 	execForm      = version{2, 1, 139} // "args": the program is started without a shell
 	namesForgiven = version{2, 1, 101} // an unknown event name no longer spoils the whole file
 )

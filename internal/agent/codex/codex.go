@@ -13,8 +13,8 @@
 //
 // A person who goes back in a conversation makes Codex go on in another rollout of the same thread: what was taken back is
 // retracted, and what still stands counts once (chain.go). A fork is a thread of its own, with what it says itself; what it
-// goes on from is its parent's. A command of a turn that a person breaks off counts as failed, as Codex tells the model;
-// Codex may leave it running.
+// goes on from is its parent's. A command of a turn that a person breaks off has no result: Codex leaves it running, or ends
+// it without a word when it had just begun. It is in doubt, as one in the background, until its end is told.
 //
 // What it cannot know: SIGTERM and kill -9 are told by no event and no record. Whether a shell command failed is not in the
 // hook's payload: Decode looks for it at the end of the rollout that the payload names, and nowhere else.

@@ -241,13 +241,18 @@ func (c *collector) call(p payload, base checkpoint.Entry, input string) {
 var (
 	exitCode = lazyre.New(`(?m)^(?:Process exited with code|Exit code:) (-?\d+)$`)
 	goesOn   = lazyre.New(`(?m)^Process running with session ID \d+$`)
+
+	// What Codex writes for a call of a turn that a person broke off: of a command, and of any other tool.
+	leftAlone = lazyre.New(`^Wall time: [\d.]+ seconds\naborted by user$`)
+	brokenOff = lazyre.New(`^aborted by user(?: after [\d.]+s)?$`)
 )
 
 // resultHead is how far into a result Codex's own lines about it stand.
 const resultHead = 300
 
 // result takes a tool's result. "aborted" alone is what Codex makes up for a call without one; of 0.171 it is known only
-// in requests, never in a file.
+// in requests, never in a file. A command that a person broke off goes on in the background until the end of it is told;
+// whether another tool had done its work by then, nobody says.
 func (c *collector) result(p payload, base checkpoint.Entry) {
 	if p.CallID == "" || len(p.CallID) > maxID {
 		return
@@ -263,13 +268,13 @@ func (c *collector) result(p payload, base checkpoint.Entry) {
 		} `json:"metadata"`
 	}
 	switch {
-	case base.Output == "aborted", examine.MadeUp(base.Output):
+	case base.Output == "aborted", brokenOff().MatchString(base.Output), examine.MadeUp(base.Output):
 		base.MadeUp = true
 	case code != nil:
 		base.Failed = code[1] != "0"
-	case goesOn().MatchString(head):
+	case goesOn().MatchString(head), leftAlone().MatchString(base.Output):
 		base.Background = true
-	case strings.HasPrefix(head, "unsupported "), strings.HasSuffix(base.Output, "aborted by user"):
+	case strings.HasPrefix(head, "unsupported "):
 		base.Failed = true
 	case strings.HasPrefix(head, "{") && json.Unmarshal([]byte(base.Output), &old) == nil && old.Metadata.Exit != nil:
 		base.Output, base.Failed = old.Output, *old.Metadata.Exit != 0

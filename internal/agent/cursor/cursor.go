@@ -8,11 +8,12 @@
 //     record, so that each reader of the same file names them alike.
 //   - A call of the file has ended once the model went on after it. When a person's words follow it instead, its outcome is
 //     unknown.
+//   - A call that a hook tells of too counts once. Nothing but its arguments joins the two (alike.go).
 //   - The one file of Cursor's that is ever written is hooks.json, by Install and Uninstall.
 //
 // What it cannot do: the file has no times, no results and no end of a turn, so that a session without hooks counts its last
-// turn when the next begins. Nothing joins a call of the file to the same call of a hook: where both are seen the ledger
-// holds it twice, with the hook's outcome under the hook's id. In print mode Cursor calls no hook for prompts and ends of
+// turn when the next begins. A call whose arguments hooks and file give in different words stands in the ledger twice, with the
+// hook's outcome under the hook's id. In print mode Cursor calls no hook for prompts and ends of
 // turns; the file alone tells them. All this is known from documentation and from files: the program itself was not run
 // with belay. That a session's start can put text into the context is documented; the name of the field is not, and is taken
 // from what others write there.

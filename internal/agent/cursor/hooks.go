@@ -76,6 +76,7 @@ func meaning(event string, p foreign.Payload) (e checkpoint.Event, known bool) {
 	if e.Kind == checkpoint.EventToolStart || e.Kind == checkpoint.EventToolEnd {
 		e.Call = document.Ident(strings.Join(strings.Fields(p.Text("tool_use_id")), "+")) // some are two ids on two lines
 		e.Name, e.Input = ident(p, "tool_name"), document.ToolText(p["tool_input"])
+		e.Alike = alike(p.Text("tool_name"), p["tool_input"])
 	}
 	return e, true
 }

@@ -125,7 +125,8 @@ func (p *pending) answer(id string, c content) []checkpoint.Entry {
 		}
 		call := callID(id, p.Calls)
 		p.Calls++
-		list = append(list, checkpoint.Entry{ID: call, Kind: checkpoint.EntryCall, Call: call, Name: document.Ident(b.Name), Input: document.ToolText(b.Input)})
+		list = append(list, checkpoint.Entry{ID: call, Kind: checkpoint.EntryCall, Call: call, Name: document.Ident(b.Name), Input: document.ToolText(b.Input),
+			Alike: alike(b.Name, b.Input)})
 	}
 	return list
 }

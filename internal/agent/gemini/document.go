@@ -138,7 +138,7 @@ func (d *document) gather(ctx context.Context, c *collector, from docCursor, fre
 		c.message(m)
 		n.last = docCursor{Last: m.ID, Hash: m.hash()}
 		told := fresh && from.Last != "" && !n.found
-		if m.ID == from.Last {
+		if agent.SameID(m.ID, from.Last) {
 			n.found = true
 			told = told && n.last.Hash == from.Hash
 		}
