@@ -1,11 +1,8 @@
 package filestore_test
 
 import (
-	"bufio"
 	"fmt"
-	"math/rand/v2"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,10 +13,8 @@ import (
 	"belay/internal/audit/audittest"
 	"belay/internal/statedir"
 	"belay/internal/vfs"
+	"belay/internal/vfs/vfstest"
 )
-
-// writerDir names, in the environment of a child of this test, the folder in which it writes checkpoints until it is killed.
-const writerDir = "BELAY_TEST_WRITER"
 
 var (
 	killedKey    = checkpoint.Key{Agent: "agent", Session: "killed"}
@@ -30,26 +25,24 @@ var (
 // store is whole, and what it had said to be written is there. BELAY_KILLS sets how many kills (30; 500 is the long form),
 // BELAY_SEED repeats a run.
 func TestT12KillsAtRandomTimes(t *testing.T) {
-	if root := os.Getenv(writerDir); root != "" {
+	if root := vfstest.Victim(); root != "" {
 		writeUntilKilled(t, root)
 		return
 	}
-	kills, seed := 30, uint64(time.Now().UnixNano())
-	if n, err := strconv.Atoi(os.Getenv("BELAY_KILLS")); err == nil {
-		kills = n
-	}
-	if n, err := strconv.ParseUint(os.Getenv("BELAY_SEED"), 10, 64); err == nil {
-		seed = n
-	}
-	t.Logf("seed %d (BELAY_SEED repeats it), %d kills", seed, kills)
-	rng := rand.New(rand.NewPCG(seed, 12))
+	kills := vfstest.NewKills(t, 30)
 	root := t.TempDir()
 	if err := os.Chmod(root, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	acked, left := uint64(0), 0
-	for i := range kills {
-		acked = max(acked, killWriter(t, root, time.Duration(rng.IntN(30_000))*time.Microsecond))
+	kills.Each(func(i int) {
+		for _, line := range kills.Kill(root, 30*time.Millisecond) {
+			n, err := strconv.ParseUint(line, 10, 64)
+			if err != nil {
+				t.Errorf("the writer said %q", line)
+			}
+			acked = max(acked, n)
+		}
 		d := statedir.Dir{Root: root, FS: vfs.OS{}}
 		for _, broken := range audittest.Kept(d, killedPolicy) {
 			t.Errorf("kill %d: %s", i, broken)
@@ -64,41 +57,11 @@ func TestT12KillsAtRandomTimes(t *testing.T) {
 				left++
 			}
 		}
-		if t.Failed() {
-			t.Fatalf("kill %d of seed %d", i, seed)
-		}
-	}
+	})
 	t.Logf("%d checkpoints acknowledged, %d kills in the middle of one", acked, left)
-	if acked < uint64(kills) {
-		t.Errorf("%d checkpoints in %d runs: the test proved nothing", acked, kills)
+	if acked < uint64(kills.N) {
+		t.Errorf("%d checkpoints in %d runs: the test proved nothing", acked, kills.N)
 	}
-}
-
-// killWriter runs the writer, kills it a while after its first checkpoint, and gives the last number that it said.
-func killWriter(t *testing.T, root string, life time.Duration) (acked uint64) {
-	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestT12KillsAtRandomTimes$")
-	cmd.Env = append(os.Environ(), writerDir+"="+root)
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		n, err := strconv.ParseUint(lines.Text(), 10, 64)
-		if err != nil {
-			t.Errorf("the writer said %q", lines.Text())
-		}
-		if acked == 0 {
-			time.AfterFunc(life, func() { _ = cmd.Process.Kill() }) // it ends in no other way
-		}
-		acked = max(acked, n)
-	}
-	_ = cmd.Wait() // it says that it was killed
-	return acked
 }
 
 // writeUntilKilled writes a chain of checkpoints as the daemon does, pruning before each, and says each number once it is

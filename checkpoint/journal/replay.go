@@ -69,6 +69,18 @@ func Scan(fsys vfs.FS, dir string, from uint64, fn func(seq uint64, payload []by
 	return w.report, err
 }
 
+// Oldest says where a journal that another process may be writing begins now; 0 while it has no segment.
+func Oldest(fsys vfs.FS, dir string) (uint64, error) {
+	names, err := list(fsys, dir)
+	if err != nil {
+		return 0, fmt.Errorf("list journal %s: %w", dir, err)
+	}
+	if len(names) == 0 {
+		return 0, nil
+	}
+	return names[0], nil
+}
+
 // walk reads segments in order.
 type walk struct {
 	fsys   vfs.FS

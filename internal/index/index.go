@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"belay/checkpoint"
+	"belay/checkpoint/journal"
 	"belay/internal/statedir"
 )
 
@@ -44,18 +45,23 @@ func (x Index) WithStep(step func(done, all int)) Index {
 // States gives every session as it stands now, as statedir.States does, but most of them without what was said (thin): what
 // lookup.StatusOf and statedir.Pick need is there.
 func (x Index) States(ctx context.Context) (map[checkpoint.Key]*checkpoint.State, error) {
-	l, err := x.look(ctx)
+	var l *look
+	err := x.dir.Steady(func() (rep journal.Report, err error) {
+		if l, err = x.look(ctx); err != nil {
+			return rep, err
+		}
+		if x.with(ctx, l, func(db *database) error { return x.gather(ctx, db, l, false) }) != nil {
+			err = x.gather(ctx, nil, l, false)
+		}
+		if err != nil {
+			return rep, err
+		}
+		return x.fold(ctx, l)
+	})
 	if err != nil {
 		return nil, err
 	}
-	err = x.with(ctx, l, func(db *database) error { return x.gather(ctx, db, l, false) })
-	if err != nil {
-		err = x.gather(ctx, nil, l, false)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return l.states, x.fold(ctx, l)
+	return l.states, nil
 }
 
 // look is one look at the folder.
@@ -130,8 +136,8 @@ func (x Index) gather(ctx context.Context, db *database, l *look, words bool) er
 }
 
 // fold applies the journal's later events. Only the sessions that it names are read whole.
-func (x Index) fold(ctx context.Context, l *look) error {
-	_, err := x.dir.Fold(ctx, l.states, func(s *checkpoint.State) *checkpoint.State {
+func (x Index) fold(ctx context.Context, l *look) (journal.Report, error) {
+	return x.dir.Fold(ctx, l.states, func(s *checkpoint.State) *checkpoint.State {
 		l.kept[s.Key] = false
 		if !l.thin[s.Key] {
 			return s
@@ -142,7 +148,6 @@ func (x Index) fold(ctx context.Context, l *look) error {
 		}
 		return s // it was removed since: what is known of it goes on
 	})
-	return err
 }
 
 // thin is a state without what takes room and tells no list anything.

@@ -46,13 +46,16 @@ type folder struct {
 
 func newFolder(t testing.TB) folder {
 	t.Helper()
-	root := filepath.Join(t.TempDir(), "state")
-	n := new(atomic.Int64)
-	f := folder{statedir.Dir{Root: root, FS: counting{vfs.Within(vfs.OS{}, root), n}}, n}
+	f := folderAt(filepath.Join(t.TempDir(), "state"))
 	if err := f.Make(); err != nil {
 		t.Fatal(err)
 	}
 	return f
+}
+
+func folderAt(root string) folder {
+	n := new(atomic.Int64)
+	return folder{statedir.Dir{Root: root, FS: counting{vfs.Within(vfs.OS{}, root), n}}, n}
 }
 
 func key(agent string, n int) checkpoint.Key {

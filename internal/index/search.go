@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"belay/checkpoint"
+	"belay/checkpoint/journal"
 	"belay/internal/lookup"
 	"belay/internal/statedir"
 	"belay/recovery"
@@ -60,19 +61,28 @@ func (x Index) Search(ctx context.Context, q Query) ([]Hit, error) {
 	if err != nil {
 		return nil, err
 	}
+	var hits []Hit
+	err = x.dir.Steady(func() (rep journal.Report, err error) {
+		hits, rep, err = x.search(ctx, q, match)
+		return rep, err
+	})
+	return hits, err
+}
+
+// search is one search, which a daemon may disturb.
+func (x Index) search(ctx context.Context, q Query, match string) (hits []Hit, rep journal.Report, err error) {
 	l, err := x.look(ctx)
 	if err != nil {
-		return nil, err
+		return nil, rep, err
 	}
-	var hits []Hit
 	ask := func(db *database) error {
-		if err := x.gather(ctx, db, l, true); err != nil {
+		err := x.gather(ctx, db, l, true)
+		if err != nil {
 			return err
 		}
-		if err := x.fold(ctx, l); err != nil {
+		if rep, err = x.fold(ctx, l); err != nil {
 			return err
 		}
-		var err error
 		hits, err = x.find(ctx, db, l, q, match)
 		return err
 	}
@@ -82,10 +92,10 @@ func (x Index) Search(ctx context.Context, q Query) ([]Hit, error) {
 			err = errors.Join(ask(db), db.close())
 		}
 		if err != nil {
-			return nil, fmt.Errorf("search the sessions: %w", err)
+			return nil, rep, fmt.Errorf("search the sessions: %w", err)
 		}
 	}
-	return hits, nil
+	return hits, rep, nil
 }
 
 // expression makes FTS5's of the words: each a string in quotes, in which nothing has a meaning.

@@ -138,6 +138,9 @@ func shrink(fsys vfs.FS, dir string, files []file, l Limits, need int64, now tim
 	return removed, nil
 }
 
+// mayComeAgain is how many drained events a power cut may bring back: fewer than the ids that a session's state remembers.
+const mayComeAgain = 32
+
 // Drain gives each file's header line (without its end) and payload to fn, oldest first, and removes the file when fn
 // returns nil. A file that fn refuses is passed over and tried again by the next Drain; after three refusals it is set
 // aside in bad/ and counted as dropped. An error that wraps ErrStop, or the end of ctx, ends the work and blames no file.
@@ -171,11 +174,15 @@ func Drain(ctx context.Context, fsys vfs.FS, dir string, fn func(header, payload
 		}
 		switch {
 		case err == nil:
-			// The folder is not synced: after a power cut the event comes again, and its id tells.
+			// The folder is seldom synced: after a power cut the last events come again, and their ids tell.
 			if err := fsys.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				keep(&fault, fmt.Errorf("remove drained event %s: %w", f.name, err))
 			}
-			n++
+			if n++; n%mayComeAgain == 0 {
+				if err := fsys.SyncDir(dir); err != nil {
+					keep(&fault, fmt.Errorf("sync the spool's folder: %w", err))
+				}
+			}
 		case errors.Is(err, ErrStop), ctx.Err() != nil:
 			return n, err
 		default:

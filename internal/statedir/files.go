@@ -61,6 +61,25 @@ func (d Dir) Saved(ctx context.Context, path string) *checkpoint.State {
 	return d.saved(ctx, path, new(Report))
 }
 
+// mostReads is how often a look begins anew because a daemon is at work.
+const mostReads = 4
+
+// Steady reads saved states and the journal's later events. A segment that a daemon lets go in between is in neither, but newer
+// states are on disk then: all is read once more. read gives what the
+// journal's reader said.
+func (d Dir) Steady(read func() (journal.Report, error)) error {
+	for n := 1; ; n++ {
+		before, err := journal.Oldest(d.FS, d.Journal())
+		if err != nil {
+			return err
+		}
+		rep, err := read()
+		if err != nil || before == 0 || rep.Oldest == before || n == mostReads {
+			return err
+		}
+	}
+}
+
 // Fold brings saved states up to date: it applies the journal's later events, and adds the sessions that only the journal
 // knows. A state that an event changes is first given to wake, which puts a whole one in its place.
 func (d Dir) Fold(ctx context.Context, states map[checkpoint.Key]*checkpoint.State, wake func(*checkpoint.State) *checkpoint.State) (journal.Report, error) {

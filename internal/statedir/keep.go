@@ -41,6 +41,34 @@ func (d Dir) LoadActive() []checkpoint.Key {
 	return keys
 }
 
+// beatFile is what is kept of the heartbeat.
+type beatFile struct {
+	Last time.Time `json:"last"`
+}
+
+const maxBeat = 4 << 10 // bytes of it that are read
+
+// SaveBeat keeps when the last heartbeat did its work.
+func (d Dir) SaveBeat(at time.Time) error {
+	data, err := json.Marshal(beatFile{Last: at.UTC()})
+	if err != nil {
+		return fmt.Errorf("save heartbeat: %w", err)
+	}
+	if err := vfs.Replace(d.FS, d.Beat(), data); err != nil {
+		return fmt.Errorf("save heartbeat: %w", err)
+	}
+	return nil
+}
+
+// LastBeat gives what SaveBeat kept; the zero time where nothing can be read, which means a beat too many at the worst.
+func (d Dir) LastBeat() time.Time {
+	var b beatFile
+	if data, err := vfs.ReadFile(d.FS, d.Beat(), maxBeat); err != nil || json.Unmarshal(data, &b) != nil {
+		return time.Time{}
+	}
+	return b.Last
+}
+
 // Sweep removes what a crash left of half-made files in the root and in the journal. The lock must be held, and nothing be
 // written yet.
 func (d Dir) Sweep() error {

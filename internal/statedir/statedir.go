@@ -60,7 +60,8 @@ func (d Dir) Make() error {
 	return d.Own()
 }
 
-// Own checks that the folder is this user's and closed to others. A folder that is too open is closed when it is ours.
+// Own checks that the folder is this user's and closed to others. One that is too open is closed when it is belay's: a wrong
+// --state-dir must not lock others out of a home or a system folder.
 func (d Dir) Own() error {
 	info, err := os.Stat(d.Root) // the root itself may be a link of the user's own making
 	if err != nil {
@@ -73,8 +74,28 @@ func (d Dir) Own() error {
 		return fmt.Errorf("state folder %s: %w (owner %d)", d.Root, ErrForeign, st.Uid)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
+		if err := d.belays(); err != nil {
+			return err
+		}
 		if err := d.close(); err != nil {
 			return fmt.Errorf("close the state folder %s to others: %w", d.Root, err)
+		}
+	}
+	return nil
+}
+
+// belays says whether the folder is one that belay may close: it is empty, or a daemon has worked in it.
+func (d Dir) belays() error {
+	if _, err := d.FS.Lstat(d.Lock()); err == nil {
+		return nil
+	}
+	names, err := d.FS.ReadDir(d.Root)
+	if err != nil {
+		return fmt.Errorf("look into the state folder: %w", err)
+	}
+	for _, n := range names {
+		if n.Name() != "lost+found" { // of a file system that is there for belay alone
+			return fmt.Errorf("state folder %s: %w: others may enter it, and it holds what is not belay's (%s)", d.Root, ErrForeign, n.Name())
 		}
 	}
 	return nil
@@ -159,19 +180,24 @@ type Report struct {
 
 // States reads every session that want accepts (nil: all) as it stands now.
 func (d Dir) States(ctx context.Context, want func(checkpoint.Key) bool) (map[checkpoint.Key]*checkpoint.State, Report, error) {
-	states := map[checkpoint.Key]*checkpoint.State{}
+	var states map[checkpoint.Key]*checkpoint.State
 	var rep Report
-	err := d.eachState(func(name string) error {
-		if s := d.saved(ctx, name, &rep); s != nil && (want == nil || want(s.Key)) {
-			states[s.Key] = s
+	err := d.Steady(func() (_ journal.Report, err error) {
+		states, rep = map[checkpoint.Key]*checkpoint.State{}, Report{}
+		if err = d.eachState(func(name string) error {
+			if s := d.saved(ctx, name, &rep); s != nil && (want == nil || want(s.Key)) {
+				states[s.Key] = s
+			}
+			return ctx.Err()
+		}); err == nil {
+			rep.Journal, err = d.fold(ctx, states, nil, want, nil)
 		}
-		return ctx.Err()
+		return rep.Journal, err
 	})
 	if err != nil {
 		return nil, rep, err
 	}
-	rep.Journal, err = d.fold(ctx, states, nil, want, nil)
-	return states, rep, err
+	return states, rep, nil
 }
 
 // saved reads a session by the name of its state file. Where that is lost or broken the newest whole checkpoint stands for it;
@@ -276,27 +302,30 @@ func within(path, folder string) bool {
 // alone.
 func (d Dir) Find(ctx context.Context, n Name) ([]*checkpoint.State, Report, error) {
 	var rep Report
-	states := map[checkpoint.Key]*checkpoint.State{}
+	var states map[checkpoint.Key]*checkpoint.State
 	var needle []byte
 	if n.Session != "" {
 		needle, _ = json.Marshal(n.Session) // a string always has a JSON form
 	}
-	err := d.eachState(func(name string) error {
-		if n.Session != "" && !strings.HasPrefix(filepath.Base(filepath.Dir(name)), dirPrefix(n)) {
-			return nil
-		}
-		if s := d.saved(ctx, name, &rep); s != nil {
-			states[s.Key] = s
-		}
-		return ctx.Err()
-	})
-	if err != nil {
-		return nil, rep, err
-	}
 	want := func(k checkpoint.Key) bool {
 		return (n.Agent == "" || n.Agent == k.Agent) && (n.Session == "" || n.Session == k.Session)
 	}
-	if rep.Journal, err = d.fold(ctx, states, needle, want, nil); err != nil {
+	err := d.Steady(func() (_ journal.Report, err error) {
+		states, rep = map[checkpoint.Key]*checkpoint.State{}, Report{}
+		if err = d.eachState(func(name string) error {
+			if n.Session != "" && !strings.HasPrefix(filepath.Base(filepath.Dir(name)), dirPrefix(n)) {
+				return nil
+			}
+			if s := d.saved(ctx, name, &rep); s != nil {
+				states[s.Key] = s
+			}
+			return ctx.Err()
+		}); err == nil {
+			rep.Journal, err = d.fold(ctx, states, needle, want, nil)
+		}
+		return rep.Journal, err
+	})
+	if err != nil {
 		return nil, rep, err
 	}
 	return Pick(states, n), rep, nil

@@ -204,6 +204,44 @@ func TestOwnClosesTheFolder(t *testing.T) {
 	}
 }
 
+// TestOwnClosesNoFolderOfOthers: a wrong --state-dir once took the rights of everybody else from /etc.
+func TestOwnClosesNoFolderOfOthers(t *testing.T) {
+	for what, c := range map[string]struct {
+		holds string
+		want  os.FileMode
+		err   error
+	}{
+		"nothing":             {"", 0o700, nil},
+		"a new file system":   {"lost+found", 0o700, nil},
+		"a daemon's lock":     {"belay.lock", 0o700, nil},
+		"somebody's file":     {"passwd", 0o755, ErrForeign},
+		"an agent's sessions": {"sessions", 0o755, ErrForeign},
+	} {
+		t.Run(what, func(t *testing.T) {
+			d := Dir{Root: filepath.Join(t.TempDir(), "state"), FS: vfs.OS{}}
+			if err := os.Mkdir(d.Root, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if c.holds != "" {
+				if err := os.WriteFile(filepath.Join(d.Root, c.holds), nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.Chmod(d.Root, 0o755); err != nil { // whatever the umask is
+				t.Fatal(err)
+			}
+			for name, open := range map[string]func() error{"Own": d.Own, "Make": d.Make} {
+				if err := open(); !errors.Is(err, c.err) {
+					t.Errorf("%s = %v, want %v", name, err, c.err)
+				}
+			}
+			if info, err := os.Stat(d.Root); err != nil || info.Mode().Perm() != c.want {
+				t.Errorf("mode %v, %v; want %v", info.Mode(), err, c.want)
+			}
+		})
+	}
+}
+
 func TestRecentIsOfThisAgentAndFolder(t *testing.T) {
 	d := newDir(t)
 	now := time.Now()
