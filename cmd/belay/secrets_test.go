@@ -26,8 +26,9 @@ import (
 )
 
 // TestNoSecretInAnySink: secrets of every form in every field of what agents send and write, with faults on; afterwards none
-// of their values is in a byte of the state folder, of any command's output, of the log, or of a process's arguments and
-// environment. Sinks are found, not listed: every file below the state folder, every command of the program.
+// of their values is in a byte of the state folder, of any command's output, of the log, of what a subscriber hears, or of a
+// process's arguments and environment. Sinks are found, not listed: every file below the state folder, every command of the
+// program in every way to give it a secret, install and uninstall over settings that are full of them.
 func TestNoSecretInAnySink(t *testing.T) {
 	h := newHome(t)
 	p := &planter{plants: plants()}
@@ -35,6 +36,7 @@ func TestNoSecretInAnySink(t *testing.T) {
 	stop := watchProcesses(t, p)
 	files := h.transcripts(t, p)
 	_, kill := h.daemon(t)
+	heard := h.listen(t, p)
 	for i, a := range all.All() {
 		p.set = map[string]string{"cwd": string(h), "workspace": string(h), "directory": string(h)}
 		session := fmt.Sprintf("11111111-1111-4111-8111-%012d", i)
@@ -57,12 +59,15 @@ func TestNoSecretInAnySink(t *testing.T) {
 			h.hook(t, c)
 		}
 	}
-	h.garbage(t, p)
+	h.garbage(t, p, p.leak)
 	if !wait(func() bool { return isReady(h.state()) }) {
 		t.Fatal("no daemon after all that")
 	}
 	stop()
 	h.runAll(t, p, files)
+	h.probeAll(t, p, files["claude-code"])
+	h.wiring(t, p)
+	heard()
 	stopDaemon(h.state())
 	h.look(t, p)
 }
@@ -145,8 +150,8 @@ func (h home) transcripts(t *testing.T, p *planter) map[string]string {
 	return files
 }
 
-// garbage says to the socket what no client should.
-func (h home) garbage(t *testing.T, p *planter) {
+// garbage says to the socket what no client should. Leak looks into the answers.
+func (h home) garbage(t *testing.T, p *planter, leak func([]byte) []string) {
 	t.Helper()
 	if !wait(func() bool { return isReady(h.state()) }) {
 		t.Fatal("no daemon answers")
@@ -157,16 +162,17 @@ func (h home) garbage(t *testing.T, p *planter) {
 			t.Fatal(err)
 		}
 		for _, form := range []string{
-			`{"v":1,"op":%s}`, `{"v":1,"op":"hook","agent":%s,"event":"Stop","len":0}`, `{"v":1,"op":"hook","agent":"claude-code","event":%s,"len":0}`, `{"v":1,"op":"event","agent":"mine","session":"s","event":{"kind":%s}}`,
-			`{"v":1,"op":"event","agent":"mine","session":"s","event":{"kind":"tool_start","text":%[1]s,"id":"c","tool":%[1]s,"input":%[1]s,"model":%[1]s}}`,
+			`{"v":1,"op":%s}`, `{"v":1,"op":"hook","agent":%s,"event":"Stop","len":0}`, `{"v":1,"op":"hook","agent":"claude-code","event":%s,"len":0}`, `{"v":1,"op":"event","agent":"mine","session":"s","body":{"kind":%s}}`, `{"v":1,"op":"event","agent":"mine","session":"s","event":{"kind":%s}}`,
+			`{"v":1,"op":"event","agent":"mine","session":"s","body":{"kind":"tool-start","text":%[1]s,"call":%[1]s,"name":%[1]s,"input":%[1]s,"model":%[1]s}}`,
+			`{"v":1,"op":"event","agent":%[1]s,"session":%[1]s,"child":%[1]s,"body":{"kind":"beat"}}`,
 			`{"v":1,"op":"mark","agent":"mine","session":"s","text":%s}`, `{"v":1,"op":"show","agent":"mine","session":%s}`, `{"v":1,"op":"recover","body":%s}`, `%s`, `no JSON, %s`,
 		} {
-			h.say(t, p, fmt.Sprintf(form, word))
+			h.say(t, leak, fmt.Sprintf(form, word))
 		}
 	}
 }
 
-func (h home) say(t *testing.T, p *planter, line string) {
+func (h home) say(t *testing.T, leak func([]byte) []string, line string) {
 	t.Helper()
 	c, err := net.Dial("unix", filepath.Join(h.state(), "belay.sock"))
 	if err != nil {
@@ -186,7 +192,7 @@ func (h home) say(t *testing.T, p *planter, line string) {
 	if err != nil {
 		t.Fatalf("%s: %v", line, err)
 	}
-	if found := p.leak(answer); len(found) > 0 {
+	if found := leak(answer); len(found) > 0 {
 		t.Errorf("the answer to %s holds %s", line, found[0])
 	}
 }

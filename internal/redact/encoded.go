@@ -1,6 +1,9 @@
 package redact
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // maxDecode bounds how often an encoding was put around another.
 const maxDecode = 3
@@ -10,12 +13,22 @@ const maxDecode = 3
 type view struct {
 	s  string
 	at []int32
+	qp bool // =XX and soft line ends are read too
+}
+
+// isQuotedPrintable says whether a text is, or holds, a mail in that form: it cannot be without writing = as =3D, but for one
+// that says so.
+func isQuotedPrintable(s string) bool {
+	return strings.Contains(s, "=3D") || strings.Contains(s, "quoted-printable")
 }
 
 // spans are the secrets of the text: those that stand there as they are, and those that show when \uXXXX and %XX are read.
 func (t *text) spans() []span {
 	found := t.find()
-	v := view{s: t.s}
+	if more := t.foreign(); len(more) > 0 {
+		found = joinSpans(append(found, more...))
+	}
+	v := view{s: t.s, qp: isQuotedPrintable(t.s)}
 	for range maxDecode {
 		next, ok := v.decode()
 		if !ok {
@@ -52,7 +65,7 @@ func joinSpans(all []span) []span {
 
 // decode reads one layer of encodings. ok is false when there is none.
 func (v view) decode() (out view, ok bool) {
-	i := nextEncoded(v.s, 0)
+	i := v.nextEncoded(0)
 	if i < 0 || len(v.s) > 1<<30 {
 		return view{}, false
 	}
@@ -70,11 +83,13 @@ func (v view) decode() (out view, ok bool) {
 			break
 		}
 		c, n := encoded(v.s, i)
-		b, out.at = append(b, c), append(out.at, v.place(i))
+		if c != 0 { // the end of a line that goes on
+			b, out.at = append(b, c), append(out.at, v.place(i))
+		}
 		pos = i + n
-		i = nextEncoded(v.s, pos)
+		i = v.nextEncoded(pos)
 	}
-	out.s, out.at = string(b), append(out.at, v.place(len(v.s)))
+	out.s, out.at, out.qp = string(b), append(out.at, v.place(len(v.s))), v.qp
 	return out, true
 }
 
@@ -86,10 +101,11 @@ func (v view) place(i int) int32 {
 }
 
 // nextEncoded is the place of the first encoded character at or after i, -1 when there is none.
-func nextEncoded(s string, i int) int {
+func (v view) nextEncoded(i int) int {
+	s := v.s
 	for ; i+2 < len(s); i++ {
 		c := s[i]
-		if c != '%' && c != '\\' {
+		if c != '%' && c != '\\' && (c != '=' || !v.qp) {
 			continue
 		}
 		if _, n := encoded(s, i); n > 0 {
@@ -102,11 +118,20 @@ func nextEncoded(s string, i int) int {
 	return -1
 }
 
-// encoded reads an encoded printable character at i: %41, or \u0041 behind any number of backslashes. A quote in %22 comes
-// back as the other one, which ends no JSON string. n is 0 when there is none.
+// encoded reads an encoded printable character at i: %41, =41, or \u0041 behind any number of backslashes. A quote in %22
+// comes back as the other one, which ends no JSON string. n is 0 when there is none; c is 0 for the = at the end of a line
+// that goes on in the next.
 func encoded(s string, i int) (c byte, n int) {
 	v := 0
-	if s[i] == '%' {
+	if s[i] == '=' {
+		if end := softEnd(s, i+1); end > 0 {
+			return 0, end - i
+		}
+		if isLower(s[i+1]) || isLower(s[i+2]) {
+			return 0, 0
+		}
+	}
+	if s[i] == '%' || s[i] == '=' {
 		if !isHex(s[i+1]) || !isHex(s[i+2]) {
 			return 0, 0
 		}
@@ -120,7 +145,7 @@ func encoded(s string, i int) (c byte, n int) {
 		v, n = int(c), after-i
 	}
 	switch {
-	case v == '"' && s[i] == '%':
+	case v == '"' && s[i] != '\\':
 		return '\'', n
 	case s[i] == '\\' && !isToken(byte(v)) && v != ':': // encoders write < and & like that, and next reads them
 		return 0, 0
@@ -128,4 +153,16 @@ func encoded(s string, i int) (c byte, n int) {
 		return 0, 0
 	}
 	return byte(v), n
+}
+
+// softEnd is where the next line begins when nothing but a line end stands at i, 0 otherwise.
+func softEnd(s string, i int) (end int) {
+	for n := 0; i < len(s) && n < 2; n++ { // \r\n is two
+		c, after, _ := next(s, i, len(s))
+		if c != '\n' && c != '\r' {
+			break
+		}
+		i, end = after, after
+	}
+	return end
 }

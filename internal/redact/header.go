@@ -56,14 +56,22 @@ func matchCookie(t *text, at, after int) (span, bool) {
 	return span{start: p.begin, end: t.valueEnd(p)}, true
 }
 
-// valueEnd is the end of a header's value: its closing quote, or any quote or line end when it has none.
+// valueEnd is the end of a header's value: its closing quote; without one a line end, or a quote that opens no value of a
+// name in it (what another name has in quotes would stay behind without its name).
 func (t *text) valueEnd(p place) int {
 	hi := min(p.hi, p.begin+maxHeader)
 	i := p.begin
 	for i < hi {
 		c, after, depth := next(t.s, i, hi)
-		if c == '\n' || isQuote(c) && (p.quote == 0 || c == p.quote && depth <= p.depth) {
+		if c == '\n' {
 			return i
+		}
+		if isQuote(c) && (p.quote == 0 || c == p.quote && depth <= p.depth) {
+			end, ok := t.quotedPart(p.begin, i, after, hi)
+			if p.quote != 0 || !ok {
+				return i
+			}
+			after = end
 		}
 		i = after
 	}
@@ -73,9 +81,31 @@ func (t *text) valueEnd(p place) int {
 	return i
 }
 
+// quotedPart is the end of the quoted value that begins with the quote at i, when a name and a sign stand before it.
+func (t *text) quotedPart(begin, i, after, hi int) (end int, ok bool) {
+	sign := i
+	for sign > begin && isBlank(t.s[sign-1]) {
+		sign--
+	}
+	if sign == begin || t.s[sign-1] != '=' && t.s[sign-1] != ':' {
+		return 0, false
+	}
+	quote, _, depth := next(t.s, i, hi)
+	for j := after; j < hi && j-after < maxQuoted; {
+		c, k, d := next(t.s, j, hi)
+		if c == '\n' || c == quote && d < depth {
+			return j, true // torn, or the end of what it all stands in
+		}
+		if j = k; c == quote && d == depth || j >= hi {
+			return j, true
+		}
+	}
+	return 0, false
+}
+
 // matchCommand finds passwords in the arguments of well-known commands.
 func matchCommand(t *text, at, after int) (span, bool) {
-	if t.s[at] != ' ' && wordBefore(t.s, at) {
+	if t.s[at] != ' ' && inWord(t.s, at) {
 		return span{}, false
 	}
 	flags := commandFlags(strings.ToLower(t.s[at:after]))

@@ -45,7 +45,7 @@ func judgePassword(v string, p place, n counts, dsn bool) bool {
 	case p.upper && !p.spaced && p.sep == '=', dsn && (!p.spaced || p.alone):
 		return true
 	case p.sep == ' ' && !p.flag:
-		return len(v) >= 6 && n.digit > 0 && n.lower+n.upper > 0
+		return len(v) >= 6 && n.digit > 0 && n.lower+n.upper > 1 && !isTechnical(v) && !isNameLike(v) && !isUUID(v)
 	}
 	return len(v) >= 6 && marked && !isType(v) && !isNameLike(v)
 }
@@ -53,7 +53,7 @@ func judgePassword(v string, p place, n counts, dsn bool) bool {
 // isWordAlone says whether a plain word is all of a line of settings: `password: sunshine`, or all of a part of a query.
 func isWordAlone(v string, p place, n counts, after byte) bool {
 	ends := after == 0 || after == '\n' || after == '&' || after == '"' || after == '\'' || after == '\\'
-	return ends && len(v) >= 6 && n.lower+n.upper+n.digit+n.special == len(v) && !isType(v) && !isNameLike(v) && !isSentence(v) && (p.sep == ':' || p.sep == '=')
+	return ends && len(v) >= 6 && n.lower+n.upper+n.digit+n.special == len(strings.TrimRight(v, "=")) && !isType(v) && !isNameLike(v) && !isSentence(v) && (p.sep == ':' || p.sep == '=')
 }
 
 func judgeStrong(v string, p place, n counts) bool {

@@ -39,8 +39,11 @@ func matchNamed(cl class) matcher {
 			return span{}, false
 		}
 		sep := sepAssign
-		if begin >= 1 && t.s[begin] == '-' {
+		switch {
+		case begin >= 1 && t.s[begin] == '-':
 			sep = sepFlag
+		case cl == password:
+			sep = sepSpoken
 		}
 		p, ok := t.separator(end, sep)
 		if !ok {
@@ -153,6 +156,7 @@ type seps int
 
 const (
 	sepAssign seps = iota
+	sepSpoken      // as sepAssign, and all that sentences have
 	sepFlag
 	sepHeader
 )
@@ -195,6 +199,9 @@ func (t *text) separator(i int, kind seps) (place, bool) {
 		end, p.sep, p.flag, ok = j, ' ', true, true
 	case kind == sepAssign && j > i && strings.HasPrefix(t.s[j:p.hi], "is "):
 		end, p.sep, ok = j+len("is "), ' ', true
+	case kind == sepSpoken && j > i:
+		n := connective(t.s[j:p.hi])
+		end, p.sep, ok = j+n, ' ', n > 0
 	}
 	if !ok {
 		return p, false

@@ -148,6 +148,8 @@ func (p prefix) goesOn(s string, i int) bool {
 		return false
 	}
 	switch c := s[i-1]; {
+	case c == '-' && p.set(c):
+		return inWord(s, i)
 	case isWord(c):
 		return wordBefore(s, i) && (isAlnum(c) || p.set(c))
 	case c == '.':
@@ -156,6 +158,15 @@ func (p prefix) goesOn(s string, i int) bool {
 		return p.set(c) && insideBase64(s, i)
 	}
 	return false
+}
+
+// inWord says whether the dashes before i join it to a word: those of a flag, of a list and of a line taken out do not.
+func inWord(s string, i int) bool {
+	j := i
+	for j > 0 && i-j < 8 && s[j-1] == '-' {
+		j--
+	}
+	return wordBefore(s, j)
 }
 
 // insideBase64 says whether i lies in a long run of base64, as in an image: far more than any path has without a sign.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -107,7 +108,9 @@ const (
 )
 
 // secretCases are texts with the part that must go and the kind that must stand there.
-var secretCases = []struct{ text, gone, kind string }{
+type secretCase struct{ text, gone, kind string }
+
+var secretCases = []secretCase{
 	{"ghp_" + alnum36, alnum36, "github-token"},
 	{"a github_pat_11ABCDEFG0" + alnum36 + " b", alnum36, "github-token"},
 	{"glpat-" + alnum36[:20], alnum36[:20], "gitlab-token"},
@@ -207,7 +210,7 @@ func embed(t testing.TB, s string, depth int) string {
 }
 
 func TestSecretsGo(t *testing.T) {
-	for _, c := range secretCases {
+	for _, c := range slices.Concat(secretCases, spokenCases, qpCases) {
 		for depth := range 4 {
 			in := embed(t, c.text, depth)
 			out := Text(in)
@@ -347,7 +350,7 @@ func TestCutHugeIsQuick(t *testing.T) {
 }
 
 // used is the processor time of this process: other work on the machine is none of a text's cost.
-func used(t *testing.T) time.Duration {
+func used(t testing.TB) time.Duration {
 	t.Helper()
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
@@ -363,6 +366,7 @@ func TestHostileInputIsLinear(t *testing.T) {
 		"-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", "PRIVATE KEY", "mysql -p ", "basic ", "bearer ", "\\", "\\\"", "\\u0022", "secret", "_key=xxxx", ":AA1",
 		"key=", "auth:", "%41", "\\u0041a", "hooks.", "live_", "a.ey", "datadog_x=", "alibaba:", "pat.", "1Q~a", "_mmk", ".acc_", ".atlasv1.", "\n-\tpassword: a",
 		"password: string = ", "{\"password\":", "\"name\",", "SG.", "npm_", "AKIA", "password is ", "--token ",
+		"Z2hwX", "hwXz", "naHBf", "pin: ", "PIN is 1", "пароль: ", "=3D", "=\n=3D", "quoted-printable=\n",
 	} {
 		for _, head := range []string{"", `{"a":"`} {
 			once := func(size int) time.Duration {
@@ -380,7 +384,7 @@ func TestHostileInputIsLinear(t *testing.T) {
 }
 
 func FuzzRedact(f *testing.F) {
-	for _, c := range secretCases {
+	for _, c := range slices.Concat(secretCases, spokenCases, qpCases) {
 		f.Add(c.text)
 		f.Add(embed(f, c.text, 2))
 	}

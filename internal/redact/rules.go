@@ -32,7 +32,7 @@ func rules() []rule {
 		}, matchNamed(strong)},
 		{"key", true, []string{"_key", "ionkey", "ingkey", "sig=", "signature="}, matchNamed(weak)},
 		{"key", true, wordEnds("key", "auth", "access", "creds", "api"), matchNamed(faint)},
-	}, vendorRules())
+	}, vendorRules(), spokenRules(), hiddenRules())
 }
 
 // wordEnds gives words with what may stand behind a whole name.
@@ -77,21 +77,36 @@ func matchPair(t *text, at, after int) (span, bool) {
 	return t.pair(p.begin)
 }
 
-// pair takes base64 of user:password at i.
+// pair takes base64 of user:password at i. A path may go on behind it: its slashes are letters of base64 too.
 func (t *text) pair(i int) (span, bool) {
-	end := run(t.s, i, isBase64)
-	raw, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(t.s[i:end], "="))
+	end := run(t.s[:min(len(t.s), i+maxHeader)], i, isBase64)
+	for range 8 {
+		if isPair(t.s[i:end]) {
+			return span{start: i, end: end}, true
+		}
+		slash := strings.LastIndexByte(t.s[i:end], '/')
+		if slash < 0 {
+			break
+		}
+		end = i + slash
+	}
+	return span{}, false
+}
+
+// isPair says whether a text is base64 of user:password.
+func isPair(s string) bool {
+	raw, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(s, "="))
 	if err != nil || len(raw) < 5 {
-		return span{}, false
+		return false
 	}
 	colon := false
 	for _, c := range raw {
 		if c < ' ' || c > '~' {
-			return span{}, false
+			return false
 		}
 		colon = colon || c == ':'
 	}
-	return span{start: i, end: end}, colon
+	return colon
 }
 
 // run is the end of the run of characters of a set that begins at i.
