@@ -2,8 +2,11 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -153,4 +156,32 @@ func testBig(t *testing.T, payload string, cut bool) {
 		return
 	}
 	t.Skip("the machine is too slow to move 16 MiB in a second")
+}
+
+// An agent that does not read what its hook says is no reason to stay.
+func TestStdoutThatNobodyReads(t *testing.T) {
+	state := tempState(t)
+	const size = 200 << 10 // more than a pipe holds
+	serve(t, sock(state), reply(fmt.Sprintf(`{"ok":true,"len":%d}`, size)+"\n"+strings.Repeat("x", size)))
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	cmd := exec.Command(filepath.Join(bin, "belay-hook"), "claude-code", "SessionStart")
+	cmd.Env, cmd.Stdin, cmd.Stdout = []string{"BELAY_STATE_DIR=" + state}, stdinFile(t, "{}"), w
+	if err := errors.Join(cmd.Start(), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Errorf("%v, want exit 0", err)
+		}
+	case <-time.After(20 * time.Second):
+		_ = cmd.Process.Kill() // the end of the test
+		t.Errorf("it still waits: %v", <-ended)
+	}
 }

@@ -203,15 +203,15 @@ func (c *client) say(what string) {
 	}
 }
 
-// writeAll writes to an inherited descriptor. Nobody is left to tell when that fails.
+// onePage is what a pipe takes without waiting when it says that it has room.
+const onePage = 4 << 10
+
+// writeAll writes to an inherited descriptor, 1 or 2. Nobody is left to tell when that fails, and who does not read is not
+// waited for.
 func writeAll(fd int, b []byte) {
-	for end := after(briefDeadline); len(b) > 0; {
-		n, err := syscall.Write(fd, b)
-		if err == syscall.EINTR {
-			continue
-		}
-		if err == syscall.EAGAIN && end.left() > 0 { // the agent made its end of the pipe non-blocking for us too
-			sleep(millisecond)
+	for end := after(briefDeadline); len(b) > 0 && writable(fd, end); {
+		n, err := syscall.Write(fd, b[:min(len(b), onePage)])
+		if err == syscall.EINTR || err == syscall.EAGAIN { // the agent made its end of the pipe non-blocking for us too
 			continue
 		}
 		if err != nil || n <= 0 {

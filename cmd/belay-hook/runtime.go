@@ -46,7 +46,7 @@ func timeval(ns int64) syscall.Timeval { return syscall.NsecToTimeval(max(ns, mi
 
 func sleep(ns int64) {
 	tv := timeval(ns)
-	_ = selectFds(0, nil, &tv) // an early end only means one look more
+	_ = selectFds(0, nil, nil, &tv) // an early end only means one look more
 }
 
 // environ is the environment as the kernel gave it.

@@ -89,18 +89,29 @@ func hasWriter(fd int) bool {
 
 // readable waits for bytes or the end on stdin.
 func readable(end deadline) bool {
+	var set syscall.FdSet
+	return selected(0, &set, &set, nil, end)
+}
+
+// writable waits for room on an inherited descriptor.
+func writable(fd int, end deadline) bool {
+	var set syscall.FdSet
+	return selected(fd, &set, nil, &set, end)
+}
+
+// selected waits for one descriptor, in the set that is r or w.
+func selected(fd int, set, r, w *syscall.FdSet, end deadline) bool {
 	for {
-		var set syscall.FdSet
-		set.Bits[0] = 1 // descriptor 0
+		set.Bits[0] = 1 << fd
 		left := end.left()
 		if left == 0 {
 			return false
 		}
 		tv := timeval(left)
-		err := selectFds(1, &set, &tv)
+		err := selectFds(fd+1, r, w, &tv)
 		if err == syscall.EINTR {
 			continue
 		}
-		return err != nil || set.Bits[0] != 0 // on an error read finds out
+		return err != nil || set.Bits[0] != 0 // on an error reading or writing finds out
 	}
 }

@@ -2,8 +2,8 @@ package main
 
 import "syscall"
 
-func selectFds(n int, r *syscall.FdSet, tv *syscall.Timeval) error {
-	return syscall.Select(n, r, nil, nil, tv)
+func selectFds(n int, r, w *syscall.FdSet, tv *syscall.Timeval) error {
+	return syscall.Select(n, r, w, nil, tv)
 }
 
 func workFolder([]byte) string {

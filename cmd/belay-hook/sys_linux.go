@@ -13,8 +13,8 @@ const (
 	memfdCloexec      = 1
 )
 
-func selectFds(n int, r *syscall.FdSet, tv *syscall.Timeval) error {
-	_, err := syscall.Select(n, r, nil, nil, tv)
+func selectFds(n int, r, w *syscall.FdSet, tv *syscall.Timeval) error {
+	_, err := syscall.Select(n, r, w, nil, tv)
 	return err
 }
 

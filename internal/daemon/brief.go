@@ -2,16 +2,17 @@ package daemon
 
 import (
 	"context"
-	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
-	"belay/breaker"
 	"belay/checkpoint"
 	"belay/internal/agent"
 	"belay/internal/lookup"
+	"belay/internal/proc"
 	"belay/recovery"
 )
 
@@ -42,22 +43,6 @@ func (d *Daemon) offer(ans *answer, a agent.Agent, in agent.Incoming, e checkpoi
 		ans.body = a.Reply(event, r.Text)
 		ans.written = func(ok bool) { d.told(b, r.Marker, ok) }
 	}
-}
-
-// trouble is one line for a starting session when checkpoints cannot be written, once for each spell.
-func (d *Daemon) trouble(start string) string {
-	b := d.store.State()
-	if b.Phase == breaker.Closed || start == recovery.StartClear {
-		return ""
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.mu.trips == b.Trips {
-		return ""
-	}
-	d.mu.trips = b.Trips
-	return fmt.Sprintf("belay has not been able to write checkpoints since %s UTC; what is said goes on into its journal. `belay status` shows why.\n",
-		b.Since.UTC().Format("2006-01-02 15:04"))
 }
 
 // briefing is a brief on its way to a client.
@@ -114,10 +99,16 @@ func (d *Daemon) choose(ctx context.Context, b *briefing, self *checkpoint.State
 	b.about = nil
 	set := d.set.Load()
 	now := time.Now()
-	list, active := d.candidates(ctx, b.to, self.Workspace)
-	saved, err := d.dir.Recent(ctx, b.to.Agent, self.Workspace, now.Add(-set.AdoptWindow), active)
+	adopt := set.Adopt
+	looking, cancel := context.WithTimeout(ctx, d.times.briefBudget/2) // the rest is for the brief
+	defer cancel()
+	list, active := d.candidates(looking, b.to, self.Workspace)
+	saved, err := d.dir.Recent(looking, b.to.Agent, self.Workspace, now.Add(-set.AdoptWindow), active)
 	if err != nil {
 		d.log.Warn("look for a predecessor", zap.Error(err))
+		if adopt == recovery.AdoptAuto {
+			adopt = recovery.AdoptList // nothing is proven beside sessions that could not be looked at
+		}
 	}
 	for _, s := range saved {
 		if !empty(s) {
@@ -125,7 +116,7 @@ func (d *Daemon) choose(ctx context.Context, b *briefing, self *checkpoint.State
 			list = append(list, lookup.Candidate(s))
 		}
 	}
-	c := recovery.Choose(list, b.to, self.Workspace, set.Adopt, set.AdoptWindow, now)
+	c := recovery.Choose(list, b.to, self.Workspace, adopt, set.AdoptWindow, now)
 	switch {
 	case c.Adopt != nil && d.claimDeath(b, c.Adopt.Key):
 		b.about = d.dead(ctx, c.Adopt.Key)
@@ -159,41 +150,81 @@ func (d *Daemon) dead(ctx context.Context, key checkpoint.Key) *checkpoint.State
 // face is what a session shows to all others, so that a start need not ask a thousand of them.
 type face struct {
 	workspace string
-	blank     bool // nothing is to be told of it, and no process of it lives
+	blank     bool            // nothing is to be told of it, and no process of it lives
+	runs      checkpoint.Proc // the process that lives as far as the session knows; zero when it has none
 }
 
 // show brings a session's face up to date. It runs in the goroutine, before anybody hears of what changed.
 func (s *session) show() {
-	now := face{s.state.Workspace, empty(s.state) && (s.state.Proc == nil || !s.state.Live)}
+	now := face{workspace: s.state.Workspace, blank: empty(s.state)}
+	if s.state.Proc != nil && s.state.Live {
+		now.blank, now.runs = false, *s.state.Proc
+	}
 	if old := s.face.Load(); old == nil || *old != now {
 		s.face.Store(&now)
 	}
 }
 
-// candidates asks the active sessions of a workspace, and gives the folders of all that are active.
+// candidates looks at the active sessions of a workspace, and gives the folders of all that are active. Of those whose process
+// lives that is all there is to know; only the others are asked, and who does not answer in time counts as living.
 func (d *Daemon) candidates(ctx context.Context, self checkpoint.Key, workspace string) ([]recovery.Candidate, map[string]bool) {
-	active := map[string]bool{}
+	active, gone := map[string]bool{}, map[checkpoint.Proc]bool{{}: true}
 	var list []recovery.Candidate
+	var unsure []*session
 	for _, s := range d.active() {
 		active[s.folder] = true
-		if f := s.face.Load(); s.key.Agent != self.Agent || s.key == self || f.workspace != workspace || f.blank {
+		f := s.face.Load()
+		if s.key.Agent != self.Agent || s.key == self || f.workspace != workspace || f.blank {
 			continue
 		}
-		c, ok := ask(ctx, s, func(s *session) *recovery.Candidate {
-			if s.state.Workspace != workspace {
-				return nil
-			}
-			s.noticeDeath(nil)
-			if c := lookup.Candidate(s.state); c.Alive || !empty(s.state) {
-				return &c
-			}
-			return nil
-		})
-		if ok && c != nil {
+		dead, looked := gone[f.runs]
+		if !looked { // many sessions may be of one process
+			alive, known := proc.Alive(f.runs)
+			dead = known && !alive
+			gone[f.runs] = dead
+		}
+		if dead {
+			unsure = append(unsure, s)
+			continue
+		}
+		list = append(list, recovery.Candidate{Key: s.key, Workspace: workspace, Alive: true})
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.times.briefBudget/4)
+	defer cancel()
+	answers := askAll(ctx, unsure, func(s *session) recovery.Candidate {
+		s.noticeDeath(nil)
+		return lookup.Candidate(s.state)
+	})
+	for i, c := range answers {
+		if c == nil {
+			c = &recovery.Candidate{Key: unsure[i].key, Workspace: workspace, Alive: true}
+		}
+		if c.Alive || !unsure[i].face.Load().blank {
 			list = append(list, *c)
 		}
 	}
 	return list, active
+}
+
+// atOnce is how many sessions are asked at the same time: one that is held up by its disk holds up no other.
+const atOnce = 16
+
+// askAll asks sessions, several at a time, and gives each one's answer; nil for one that gave none before ctx ended.
+func askAll[T any](ctx context.Context, list []*session, f func(*session) T) []*T {
+	answers := make([]*T, len(list))
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(atOnce, len(list)) {
+		wg.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(list)) && ctx.Err() == nil; i = next.Add(1) - 1 {
+				if answer, ok := ask(ctx, list[i], f); ok {
+					answers[i] = &answer
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return answers
 }
 
 // claimDeath lets one session alone tell of a predecessor's death: from then on that is journalled, as given.

@@ -22,6 +22,8 @@ import (
 const (
 	bigPayload = 1 << 20 // bytes over which a payload needs a place
 	maxBig     = 8       // big payloads in memory at a time
+	bigSpared  = time.Second
+	bigDawdle  = 10 * time.Second // 16 MB on a machine that has much else to do
 	hangUp     = 200 * time.Millisecond
 )
 
@@ -29,7 +31,7 @@ const (
 func (d *Daemon) serve(ctx context.Context, l net.Listener) {
 	var conns sync.WaitGroup
 	defer conns.Wait()
-	all := newCrowd(d.opt.Connections)
+	all := newCrowd(d.opt.Connections, spared, dawdle)
 	for {
 		c, err := l.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -51,20 +53,23 @@ func (d *Daemon) serve(ctx context.Context, l net.Listener) {
 			_ = c.Close() // not one of ours: nothing is owed to it
 			continue
 		}
-		t := &talker{UnixConn: u, heard: make(chan struct{})}
-		idlest, ok := all.admit(t, time.Since(d.started))
+		talk, hang := context.WithCancel(d.talk)
+		t := &talker{UnixConn: u, since: d.started, hang: hang, heard: make(chan struct{})}
+		other, ok := all.admit(t, t.now())
 		if !ok {
+			hang()
 			d.counts.refused.Add(1)
 			_ = c.Close() // the client's event goes to the spool
 			continue
 		}
-		if idlest != nil {
+		if other != nil {
 			d.counts.putOut.Add(1)
-			_ = idlest.CloseRead() // what it has sent by now is still read and answered
+			other.putOut()
 		}
 		conns.Go(func() {
+			defer hang()
 			defer all.leave(t)
-			d.converse(t)
+			d.converse(talk, t)
 		})
 		d.inTurn(ctx, t)
 	}
@@ -118,9 +123,7 @@ func (a *answer) tell(ok bool) {
 }
 
 // converse reads requests and writes their answers in order; requests are pipelined.
-func (d *Daemon) converse(c *talker) {
-	ctx, cancel := context.WithCancel(d.talk)
-	defer cancel()
+func (d *Daemon) converse(ctx context.Context, c *talker) {
 	// When the daemon stops or the writer gives up: the reader ends, and a client that does not read is not waited for.
 	stop := context.AfterFunc(ctx, func() {
 		_ = c.CloseRead()
@@ -131,7 +134,7 @@ func (d *Daemon) converse(c *talker) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		d.writeAnswers(ctx, c, answers)
-		cancel()
+		c.hang()
 		for a := range answers {
 			a.tell(false) // nobody will read it
 		}
@@ -157,7 +160,12 @@ func (d *Daemon) readRequests(ctx context.Context, c *talker, answers chan<- *an
 		if err := c.SetReadDeadline(time.Now().Add(d.times.frameBudget)); err != nil {
 			return err
 		}
-		a, err := d.readRequest(ctx, r, cl)
+		a, err := d.readRequest(ctx, c, r, cl)
+		c.whole()
+		if err != nil && a == nil && c.out.Load() {
+			a = failure(wire.CodeStopping, "this connection stood still in the middle of a request, and others needed its place",
+				"send the request again, with the same id, on a new connection")
+		}
 		if a != nil {
 			select {
 			case answers <- a:
@@ -166,7 +174,7 @@ func (d *Daemon) readRequests(ctx context.Context, c *talker, answers chan<- *an
 				return ctx.Err()
 			}
 		} else {
-			c.end(time.Since(d.started))
+			c.end()
 		}
 		if err != nil {
 			return err
@@ -178,7 +186,7 @@ func (d *Daemon) readRequests(ctx context.Context, c *talker, answers chan<- *an
 }
 
 // readRequest reads one request and starts its answer; nil for a blank line. An error ends the connection.
-func (d *Daemon) readRequest(ctx context.Context, r *bufio.Reader, cl *client) (*answer, error) {
+func (d *Daemon) readRequest(ctx context.Context, c *talker, r *bufio.Reader, cl *client) (*answer, error) {
 	line, err := readLine(r, wire.MaxLine)
 	switch {
 	case errors.Is(err, errLongLine):
@@ -198,14 +206,16 @@ func (d *Daemon) readRequest(ctx context.Context, r *bufio.Reader, cl *client) (
 		return failure(wire.CodeBadRequest, "not a JSON object: "+err.Error(), "one JSON object a line; see docs/protocol.md"), nil
 	}
 	if req.Op == "" {
+		c.whole()
 		return d.handle(ctx, cl, req, line), nil // a bare payload of the agent that said hello
 	}
-	payload, free, err := d.readPayload(ctx, r, &req)
+	payload, free, err := d.readPayload(ctx, c, r, &req)
 	defer free()
 	if err != nil {
 		d.counts.cutFrames.Add(1)
 		return nil, err
 	}
+	c.whole()
 	return d.handle(ctx, cl, req, payload), nil
 }
 
@@ -248,18 +258,16 @@ func readLine(r *bufio.Reader, limit int) ([]byte, error) {
 
 // readPayload gives the raw bytes after a request line, cut at the bound. Memory is taken as bytes come, not as a header
 // says; free lets the next big payload in.
-func (d *Daemon) readPayload(ctx context.Context, r *bufio.Reader, req *wire.Request) (payload []byte, free func(), err error) {
+func (d *Daemon) readPayload(ctx context.Context, c *talker, r *bufio.Reader, req *wire.Request) (payload []byte, free func(), err error) {
 	free = func() {}
 	if req.Len <= 0 {
 		return nil, free, nil
 	}
 	if req.Len > bigPayload {
-		select {
-		case d.big <- struct{}{}:
-			free = func() { <-d.big }
-		case <-ctx.Done():
-			return nil, free, ctx.Err()
+		if err := d.placeForBig(ctx, c); err != nil {
+			return nil, free, err
 		}
+		free = func() { d.big.leave(c) }
 	}
 	var b bytes.Buffer
 	keep := int64(min(req.Len, wire.MaxPayload))
@@ -273,6 +281,25 @@ func (d *Daemon) readPayload(ctx context.Context, r *bufio.Reader, req *wire.Req
 		}
 	}
 	return b.Bytes(), free, nil
+}
+
+// placeForBig waits for a place in memory. Where all are taken, who sends nothing any more gives his up.
+func (d *Daemon) placeForBig(ctx context.Context, c *talker) error {
+	begun := c.begun.Swap(0) // it is we who keep the client waiting
+	for {
+		other, ok := d.big.admit(c, c.now())
+		if other != nil {
+			d.counts.putOut.Add(1)
+			other.putOut()
+		}
+		if ok {
+			c.begun.Store(begun)
+			return nil
+		}
+		if !sleep(ctx, spared) {
+			return ctx.Err()
+		}
+	}
 }
 
 // writeAnswers writes until the channel is closed or the client no longer reads.
@@ -298,7 +325,7 @@ func (d *Daemon) writeAnswers(ctx context.Context, c *talker, answers <-chan *an
 			d.stream(ctx, c, a.stream)
 			return
 		}
-		c.end(time.Since(d.started))
+		c.end()
 	}
 }
 
@@ -316,7 +343,7 @@ func (d *Daemon) complete(ctx context.Context, a *answer) {
 	}
 }
 
-func (d *Daemon) writeAnswer(ctx context.Context, c net.Conn, w *bufio.Writer, a *answer) error {
+func (d *Daemon) writeAnswer(ctx context.Context, c *talker, w *bufio.Writer, a *answer) error {
 	a.reply.Len = len(a.body)
 	line, err := json.Marshal(a.reply)
 	if err != nil {
@@ -332,7 +359,7 @@ func (d *Daemon) writeAnswer(ctx context.Context, c net.Conn, w *bufio.Writer, a
 	return err
 }
 
-func (d *Daemon) flush(ctx context.Context, c net.Conn, w *bufio.Writer) error {
+func (d *Daemon) flush(ctx context.Context, c *talker, w *bufio.Writer) error {
 	if err := d.allow(ctx, c); err != nil {
 		return err
 	}
@@ -340,15 +367,16 @@ func (d *Daemon) flush(ctx context.Context, c net.Conn, w *bufio.Writer) error {
 }
 
 // allow gives the next write its time.
-func (d *Daemon) allow(ctx context.Context, c net.Conn) error {
+func (d *Daemon) allow(ctx context.Context, c *talker) error {
 	budget := d.times.writeBudget
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || c.out.Load() {
 		budget = hangUp
 	}
 	return c.SetWriteDeadline(time.Now().Add(budget))
 }
 
-func (d *Daemon) stream(ctx context.Context, c net.Conn, lines <-chan []byte) {
+func (d *Daemon) stream(ctx context.Context, c *talker, lines <-chan []byte) {
+	c.giving.Add(1) // its end is the connection's: from now on the client is never kept waiting
 	for {
 		select {
 		case line := <-lines:

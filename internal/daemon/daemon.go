@@ -58,9 +58,10 @@ type Daemon struct {
 	root      os.FileInfo   // the state folder as it was then
 	gone      chan struct{} // told when the socket or the state folder was removed
 	spooled   chan struct{} // told when the spool may hold something
+	resting   chan struct{} // told when the last session has left memory
 	drain     sync.Mutex    // one drain at a time: its files are in order
 	builds    chan struct{} // a place for each checkpoint that is being written
-	big       chan struct{} // a place for each big payload
+	big       *crowd        // those whose big payload is coming or being taken
 	naming    chan struct{} // a place for the one that writes the list of active sessions
 
 	mu struct {
@@ -72,7 +73,7 @@ type Daemon struct {
 		cut      map[checkpoint.Key]chan struct{}   // whose files are being cut: closed when that is done
 		subs     map[*subscriber]bool
 		newest   []time.Time // starts of new sessions in the last minute
-		trips    int         // the degraded spell that a starting session was told of
+		told     troubles
 		stopping bool
 	}
 	counts   counters
@@ -81,10 +82,10 @@ type Daemon struct {
 }
 
 type counters struct {
-	events, taken, badFrames, cutFrames, refused, putOut, dropped, lost, panics, ticks atomic.Int64
-	draining                                                                           atomic.Bool
-	decisions                                                                          sync.Map // code -> *atomic.Int64
-	lastLive                                                                           atomic.Int64
+	events, taken, badFrames, cutFrames, refused, putOut, dropped, lost, panics, ticks, hanging atomic.Int64
+	draining                                                                                    atomic.Bool
+	decisions                                                                                   sync.Map // code -> *atomic.Int64
+	lastLive                                                                                    atomic.Int64
 }
 
 // New checks the options; nothing is opened before Run.
@@ -92,7 +93,7 @@ func New(opt Options) *Daemon {
 	opt.FS = vfs.Within(opt.FS, opt.StateDir)
 	d := &Daemon{opt: opt, set: new(atomic.Pointer[Options]), times: usualTimes(), log: opt.Log,
 		dir: statedir.Dir{Root: opt.StateDir, FS: opt.FS}, started: time.Now(), ready: make(chan struct{}),
-		gone: make(chan struct{}, 1), spooled: make(chan struct{}, 1), builds: make(chan struct{}, maxBuilds), big: make(chan struct{}, maxBig)}
+		gone: make(chan struct{}, 1), spooled: make(chan struct{}, 1), resting: make(chan struct{}, 1), builds: make(chan struct{}, maxBuilds), big: newCrowd(maxBig, bigSpared, bigDawdle)}
 	d.budget, d.overfull, d.naming = newBudget(), make(chan struct{}, 1), make(chan struct{}, 1)
 	d.openStore = d.openFiles
 	d.set.Store(&opt)
@@ -114,8 +115,11 @@ var errGone = errors.New("the socket is gone")
 func (d *Daemon) Run(ctx context.Context) error {
 	for {
 		err := d.run(ctx)
-		if !errors.Is(err, errGone) || ctx.Err() != nil {
+		if !errors.Is(err, errGone) {
 			return err
+		}
+		if ctx.Err() != nil {
+			return nil // told to stop when it was about to begin anew
 		}
 		next := New(d.opt)
 		next.set, next.times, next.openStore = d.set, d.times, d.openStore
@@ -153,6 +157,7 @@ func (d *Daemon) run(ctx context.Context) error {
 	}
 	d.log.Info("ready", zap.String("socket", d.place.Path), zap.Duration("after", time.Since(d.started)))
 	d.wait.Go(func() { d.drainSpool(d.life) })
+	d.wait.Go(func() { d.rest(d.life) })
 	d.wait.Go(func() {
 		if err := d.dir.SweepAll(d.life, d.started); err != nil && d.life.Err() == nil {
 			d.log.Warn("sweep left-over files", zap.Error(err))
@@ -303,7 +308,11 @@ func (d *Daemon) load(key checkpoint.Key, last uint64) *checkpoint.State {
 			return checkpoint.NewState(key)
 		}
 	}
-	if c := d.newest(key, s.LastNumber); c != nil && c.State.Seq > last {
+	c, ok := soon(d, func() *checkpoint.Checkpoint { return d.newest(key, s.LastNumber) }, func(*checkpoint.Checkpoint) {})
+	if !ok {
+		d.log.Warn("the store does not answer; a session goes on without its newest checkpoint", zap.Stringer("session", key))
+	}
+	if c != nil && c.State.Seq > last {
 		s = c.Restore() // it was taken while the journal's disk failed, and is all that holds what came then
 	}
 	if s.Seq > last {
@@ -402,6 +411,9 @@ func (d *Daemon) retire(s *session) bool {
 		return false
 	}
 	delete(d.mu.sessions, s.key)
+	if len(d.mu.sessions) == 0 {
+		poke(d.resting)
+	}
 	return true
 }
 

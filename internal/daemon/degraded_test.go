@@ -204,6 +204,13 @@ func TestC14ABadSessionDoesNotStopTheOthers(t *testing.T) {
 	r.rounds("bad", 0, 1)
 	r.checkpoint("bad")
 	until(t, "the bad session is set aside", func() bool { return len(r.status().Breaker.Aside) == 1 })
+	home(t)
+	if _, text := r.hook(0, startOf(sessionA, "startup", "/other")); !strings.Contains(text, "checkpoints of 1 of its sessions") {
+		t.Errorf("a starting session is told %q, want that one session's checkpoints fail", text)
+	}
+	if _, text := r.hook(0, startOf(sessionB, "startup", "/another")); text != "" {
+		t.Errorf("told twice: %q", text)
+	}
 	r.rounds("good", 0, 1)
 	if reply := r.checkpoint("good"); !reply.OK || reply.Decision.Number == 0 {
 		t.Errorf("the good session's checkpoint: %+v", reply)
@@ -382,6 +389,8 @@ func TestG10TheStateFolderCannotBeUsed(t *testing.T) {
 			if err := os.MkdirAll(dir, 0o700); err != nil {
 				t.Fatal(err)
 			}
+			// The daemon that had no folder may find the disk well before it begins anew at its own place.
+			until(t, "the socket is where it belongs", func() bool { return exists(wire.SocketPlaces(dir)[0]) })
 			until(t, "events are on disk", func() bool {
 				c, err := wire.Dial(context.Background(), dir, "")
 				if err != nil {
@@ -399,14 +408,8 @@ func TestG10TheStateFolderCannotBeUsed(t *testing.T) {
 }
 
 func TestG12FullDiskWaitsAndGoesOn(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("mounting a small file system needs root")
-	}
 	dir := tempDir(t)
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m,mode=0700"); err != nil {
-		t.Skipf("no small file system here: %v", err)
-	}
-	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	mountSmall(t, dir)
 	r := start(t, dir, func(d *Daemon) { d.opt.Gates.FullTime = 0; d.opt.SegmentBytes = 256 << 10 })
 	r.rounds("s", 0, 2)
 	if reply := r.checkpoint("s"); !reply.OK {

@@ -22,6 +22,7 @@ import (
 	"belay/internal/audit"
 	"belay/internal/audit/audittest"
 	"belay/internal/lookup"
+	"belay/internal/statedir"
 	"belay/internal/vfs"
 	"belay/internal/wire"
 	"belay/recovery"
@@ -108,7 +109,7 @@ func start(t *testing.T, dir string, change ...func(*Daemon)) *running {
 	t.Helper()
 	// The first heartbeat of all comes at the start; in most tests it would only be in the way.
 	if beat := filepath.Join(dir, "beat.json"); !exists(beat) {
-		_ = os.WriteFile(beat, mustJSON(t, beatFile{time.Now()}), 0o600) // some tests have no folder yet, and bear with the beat
+		_ = statedir.Dir{Root: dir, FS: vfs.OS{}}.SaveBeat(time.Now()) // some tests have no folder yet, and bear with the beat
 	}
 	core, logs := observer.New(zapcore.InfoLevel)
 	opt := testOptions(dir, zap.New(core))

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -14,7 +13,6 @@ import (
 	"belay/checkpoint"
 	"belay/heartbeat"
 	"belay/internal/proc"
-	"belay/internal/vfs"
 )
 
 // follow keeps up with what an event said of process and transcript. It runs in the session's goroutine.
@@ -232,17 +230,8 @@ func (d *Daemon) saveActive(ctx context.Context) error {
 	return d.dir.SaveActive(keys)
 }
 
-// beatFile is what is kept of the heartbeat over a restart.
-type beatFile struct {
-	Last time.Time `json:"last"`
-}
-
 func (d *Daemon) newBeats() (*heartbeat.Heart, error) {
-	var last beatFile
-	if data, err := vfs.ReadFile(d.opt.FS, d.dir.Beat(), 1<<12); err == nil {
-		_ = json.Unmarshal(data, &last) // a broken file means a beat too many at the worst
-	}
-	return heartbeat.New(d.opt.Heartbeat, d.beat, heartbeat.Options{Last: last.Last, Log: d.log})
+	return heartbeat.New(d.opt.Heartbeat, d.beat, heartbeat.Options{Last: d.dir.LastBeat(), Log: d.log})
 }
 
 // beat is one heartbeat: every session with something new is asked, and the beat counts once all of it is durable.
@@ -268,11 +257,7 @@ func (d *Daemon) beat(ctx context.Context) error {
 			return err
 		}
 	}
-	data, err := json.Marshal(beatFile{Last: time.Now().UTC()})
-	if err != nil {
-		return err
-	}
-	return vfs.Replace(d.opt.FS, d.dir.Beat(), data)
+	return d.dir.SaveBeat(time.Now())
 }
 
 // shutdown ends the connections, so that all that was promised on them is done, and then takes the forced FULL of every

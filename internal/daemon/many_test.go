@@ -148,10 +148,12 @@ func TestM06ManySpooledEventsAreOneCheckpointEach(t *testing.T) {
 	}
 }
 
-// C13: a poisoned event among good ones is set aside; the rest is done.
+// C13: one of a hundred events always fails: 99 are taken, it is tried three times and set aside, and one starting session is
+// told of it in one line.
 func TestC13APoisonedSpoolFileIsSetAside(t *testing.T) {
+	home(t)
 	dir := tempDir(t)
-	for i := range 20 {
+	for i := range 100 {
 		req := eventRequest("s", wire.Event{Kind: "stop", Text: fmt.Sprint(i)})
 		req.ID, req.Spooled = fmt.Sprint("e", i), time.Now().UnixMilli()
 		if i == 7 {
@@ -163,14 +165,28 @@ func TestC13APoisonedSpoolFileIsSetAside(t *testing.T) {
 	}
 	r := start(t, dir)
 	r.excused = []audit.Rule{audit.Aside} // it is the case
-	until(t, "it is set aside", func() bool {
+	var bad []string
+	until(t, "it is set aside", func() (done bool) {
 		names, err := filepath.Glob(filepath.Join(dir, "spool", "bad", "*"))
+		bad = names
 		return err == nil && len(names) == 1
 	})
-	if got := r.session("tester", "s").MessageCount; got != 19 {
-		t.Errorf("%d rounds, want the 19 good ones", got)
+	if got := filepath.Ext(bad[0]); got != ".3" {
+		t.Errorf("it was set aside as %s, want after 3 tries", filepath.Base(bad[0]))
+	}
+	if got := r.session("tester", "s").MessageCount; got != 99 {
+		t.Errorf("%d rounds, want the 99 good ones", got)
 	}
 	until(t, "it is counted as dropped", func() bool { return r.count("dropped") == 1 })
+	if got := r.logs.FilterMessage("events were dropped while no daemon answered").Len(); got != 1 {
+		t.Errorf("the log says %d times that events were dropped, want once", got)
+	}
+	if _, text := r.hook(0, startOf(sessionA, "startup", "/proj")); !strings.Contains(text, "could not take in 1 of the events") || strings.Count(strings.TrimSpace(text), "\n") > 2 {
+		t.Errorf("want one line in the frame, got %q", text)
+	}
+	if _, text := r.hook(0, startOf(sessionB, "startup", "/other")); text != "" {
+		t.Errorf("told twice: %q", text)
+	}
 }
 
 // The agent ended well while no daemon ran: its last words and its good-bye lie in the spool when the next daemon sees that the
@@ -202,16 +218,26 @@ func TestASpooledGoodByeIsNoDeath(t *testing.T) {
 	}
 }
 
+// Of all sessions together no more than the bound is kept, after each of their checkpoints.
 func TestG04TotalBudget(t *testing.T) {
+	const most = 200 << 10
 	r := start(t, tempDir(t), func(d *Daemon) {
-		d.times.idleAfter, d.opt.TotalBytes = 20*time.Millisecond, 60<<10
+		d.times.idleAfter, d.opt.TotalBytes = 20*time.Millisecond, most
 		d.opt.Gates.ForcedTime = 0
 	})
-	for i := range 10 {
-		for j := range 4 {
+	seen := int64(0)
+	for j := range 12 {
+		for i := range 10 {
 			r.rounds(fmt.Sprint("s", i), j, 1)
 			r.checkpoint(fmt.Sprint("s", i))
+			kept := sized(t, r.d.dir.Sessions())
+			if seen = max(seen, kept); kept > most {
+				t.Fatalf("after checkpoint %d of session %d %d bytes are kept, want at most %d", j, i, kept, most)
+			}
 		}
+	}
+	if seen < most/2 {
+		t.Errorf("never more than %d bytes of %d were kept: too little is, or the bound was never met", seen, most)
 	}
 	until(t, "the sessions leave memory", func() bool { return len(r.d.active()) == 0 })
 	if err := r.d.keepTotal(t.Context()); err != nil {
@@ -226,8 +252,11 @@ func TestG04TotalBudget(t *testing.T) {
 		total += mustSize(t, name)
 		sessions[filepath.Dir(filepath.Dir(name))]++
 	}
-	if total > 60<<10 || len(sessions) != 10 {
-		t.Errorf("%d bytes of %d sessions, want at most %d and a FULL of each of 10", total, len(sessions), 60<<10)
+	if total > most || len(sessions) != 10 {
+		t.Errorf("%d bytes of %d sessions, want at most %d and a FULL of each of 10", total, len(sessions), most)
+	}
+	if got, want := r.count("kept_bytes"), sized(t, r.d.dir.Sessions()); got != want || r.count("kept_most") != most {
+		t.Errorf("status says %d bytes of at most %d, want %d of %d", got, r.count("kept_most"), want, most)
 	}
 	for name, n := range sessions {
 		if strings.Contains(name, "s9") && n < 2 {

@@ -408,7 +408,7 @@ func TestD02StaleSocket(t *testing.T) {
 
 func TestD13TheFolderIsClosedToOthersFirst(t *testing.T) {
 	dir := tempDir(t)
-	if err := os.Chmod(dir, 0o777); err != nil {
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "belay.lock"), nil, 0o600), os.Chmod(dir, 0o777)); err != nil { // a daemon's folder
 		t.Fatal(err)
 	}
 	if err := wire.Private(dir); err == nil {
@@ -489,7 +489,7 @@ func FuzzReadRequest(f *testing.F) {
 		if req.Op == "" && (req.Len != 0 || req.ID != "") {
 			t.Errorf("fields of an agent's payload were taken for ours: %+v", req)
 		}
-		payload, free, err := d.readPayload(t.Context(), r, &req)
+		payload, free, err := d.readPayload(t.Context(), &talker{}, r, &req)
 		free()
 		if err == nil && len(payload) > min(max(req.Len, 0), wire.MaxPayload) {
 			t.Errorf("%d bytes of payload for %d", len(payload), req.Len)

@@ -56,6 +56,7 @@ type session struct {
 	briefing bool      // a brief is on its way to a client
 	waiters  []waiter
 	noted    map[string]bool // calls whose processes were noted
+	heard    heard
 }
 
 // waiter is a client that waits for the checkpoint that was due when it asked.
@@ -83,7 +84,7 @@ func (s *session) run(ctx context.Context) {
 		s.d.log.Debug("sweep left-over files", zap.Stringer("session", s.key), zap.Error(err))
 	}
 	if !s.fresh { // of a new session there is none: its first hook waits for this
-		s.d.safely(s.key.String(), s.adopt)
+		s.adopt()
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -150,6 +151,9 @@ func ask[T any](ctx context.Context, s *session, f func(*session) T) (answer T, 
 
 // event journals, folds and decides: the one way by which anything happens to a session. It runs in the goroutine.
 func (s *session) event(e checkpoint.Event) result {
+	if s.heard.has(e.ID) {
+		return result{seq: s.heard.seq, double: true, decision: checkpoint.Decision{Code: checkpoint.CodeNoTrigger, Text: "no trigger"}}
+	}
 	if e.Kind == checkpoint.EventStart {
 		s.noticeDeath(e.Proc)
 	}
@@ -163,6 +167,7 @@ func (s *session) event(e checkpoint.Event) result {
 		return result{err: err}
 	}
 	e.Seq = seq
+	s.heard.add(e.ID, seq)
 	before := s.state.Proc
 	effect := s.state.Apply(e)
 	s.show()

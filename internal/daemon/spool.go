@@ -51,10 +51,8 @@ func (d *Daemon) drainOnce(ctx context.Context) (int, error) {
 		return d.takeSpooled(ctx, header, payload)
 	})
 	d.counts.draining.Store(false)
-	if n > 0 {
-		for _, s := range d.active() {
-			s.do(ctx, func() {}) // it looks at what it owes
-		}
+	for _, s := range d.active() {
+		s.do(ctx, func() {}) // it looks at what it owes: also where nothing was in the spool, a checkpoint may have been refused meanwhile
 	}
 	return n, err
 }

@@ -16,6 +16,7 @@ import (
 	"belay/breaker"
 	"belay/checkpoint"
 	"belay/internal/lookup"
+	"belay/internal/redact"
 	"belay/internal/statedir"
 	"belay/internal/wire"
 	"belay/recovery"
@@ -79,7 +80,7 @@ func (d *Daemon) status(ctx context.Context) Status {
 		st.Journal.Full = errors.Is(h.Err, syscall.ENOSPC) || errors.Is(h.Err, syscall.EDQUOT)
 	}
 	if d.health != nil && (h.Err != nil || st.Degraded || h.Stored == 0) {
-		st.Problem = d.health.Error()
+		st.Problem = redact.Text(d.health.Error())
 	}
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
@@ -135,7 +136,7 @@ func (d *Daemon) folder() lookup.Folder { return lookup.Folder{Dir: d.dir, Agent
 func (d *Daemon) numbers() map[string]int64 {
 	m := map[string]int64{"events": d.counts.events.Load(), "checkpoints": d.counts.taken.Load(), "bad_frames": d.counts.badFrames.Load(),
 		"cut_frames": d.counts.cutFrames.Load(), "refused_connections": d.counts.refused.Load(), "idle_put_out": d.counts.putOut.Load(), "dropped": d.counts.dropped.Load(),
-		"lost_records": d.counts.lost.Load(), "panics": d.counts.panics.Load(), "session_ticks": d.counts.ticks.Load(), "kept_bytes": d.budget.kept.Load(), "goroutines": int64(runtime.NumGoroutine())}
+		"lost_records": d.counts.lost.Load(), "panics": d.counts.panics.Load(), "session_ticks": d.counts.ticks.Load(), "kept_bytes": d.budget.kept.Load(), "kept_most": d.set.Load().TotalBytes, "goroutines": int64(runtime.NumGoroutine())}
 	d.counts.decisions.Range(func(k, v any) bool {
 		m["decision_"+k.(string)] = v.(*atomic.Int64).Load()
 		return true

@@ -37,6 +37,7 @@ type transcript struct {
 	gens      int       // older copies
 	mirrorErr string
 	readErr   string
+	ours      bool // a record of the agent's was found in it
 }
 
 // errNoKeyDir says that the key of exact mirrors has no place of its own.
@@ -197,6 +198,7 @@ func (s *session) entries(b checkpoint.Batch) {
 		return
 	}
 	all := b.Entries
+	s.file.ours = s.file.ours || len(all) > 0
 	list := parts(all)
 	for i := 0; i+1 < len(list); i++ {
 		s.note(checkpoint.Event{Kind: checkpoint.EventEntries, Entries: list[i], First: b.First})
@@ -209,10 +211,10 @@ func (s *session) entries(b checkpoint.Batch) {
 	}
 }
 
-// copy brings the mirror up to date, one step at a time, and puts it on stable storage at most once a second.
+// copy brings the mirror of a file in which a record of the agent's was found up to date, one step at a time, and puts it on stable storage at most once a second.
 func (s *session) copy() {
 	f := &s.file
-	if f.mirror == nil {
+	if f.mirror == nil || !f.ours { // what a hook names may be any file of the user's
 		return
 	}
 	if f.copying {
@@ -318,6 +320,7 @@ func (s *session) openFile() {
 		return
 	}
 	s.file.mirror, s.file.size = m, s.d.dir.Copies(s.key)
+	s.file.ours = before.source == nil && s.file.size > 0 // it was before the daemon's start
 }
 
 // partsOf names the files of a transcript that is more than one.

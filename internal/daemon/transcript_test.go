@@ -2,13 +2,17 @@ package daemon
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"belay/checkpoint"
 	"belay/internal/mirror"
 	"belay/internal/wire"
 )
@@ -109,11 +113,22 @@ func TestF06ManyCompactionEventsAreOneFull(t *testing.T) {
 	appendLines(t, path, record(sessionA, "user", "a wish", 0), record(sessionA, "assistant", "an answer", 1))
 	r.claude(path, startOf(sessionA, "startup", "/proj"))
 	until(t, "first sight", func() bool { return len(r.checkpoints("claude-code", sessionA)) == 1 })
+	cursor := func() checkpoint.Cursor {
+		c, _ := ask(t.Context(), r.d.session(findKey(t, r, sessionA)), func(s *session) checkpoint.Cursor { return s.state.Cursor })
+		return c
+	}
+	before := cursor()
 	for i := range 20 {
 		r.claude(path, payload{"hook_event_name": "PreCompact", "session_id": sessionA, "cwd": "/proj", "trigger": "auto", "n": i})
 	}
 	if got := len(r.checkpoints("claude-code", sessionA)); got > 2 {
 		t.Errorf("%d checkpoints after 20 events that brought nothing new", got)
+	}
+	if after := cursor(); after != before || before == "" {
+		t.Errorf("the cursor went from %s to %s with no change in the file", before, after)
+	}
+	if list := r.recover("claude-code", sessionA).Messages; len(list) != 2 {
+		t.Errorf("%d messages are recovered, want the 2 of the file once: %+v", len(list), list)
 	}
 }
 
@@ -167,6 +182,27 @@ func TestS01InterleavedWriters(t *testing.T) {
 		n, _ := ask(t.Context(), r.d.session(findKey(t, r, id)), func(s *session) int { return s.state.Losses.Rescued })
 		return n == 1
 	})
+	plain := 0
+	for _, line := range lines {
+		if json.Valid([]byte(line)) {
+			plain++
+		}
+	}
+	texts := regexp.MustCompile(`process [AB] \d+`).FindAllString(strings.Join(lines, " "), -1)
+	kept, _ := ask(t.Context(), r.d.session(findKey(t, r, id)), func(s *session) (list []string) {
+		for _, m := range s.state.Messages {
+			list = append(list, m.Text)
+		}
+		return list
+	})
+	for _, words := range texts {
+		if !slices.Contains(kept, words) {
+			t.Errorf("%q of one of the writers is not kept: %q", words, kept)
+		}
+	}
+	if plain != 14 || len(texts) != 15 {
+		t.Errorf("%d plain records and %d texts in the file, want 14 and one more that was rescued", plain, len(texts))
+	}
 }
 
 func TestS07EventsAloneAreEnough(t *testing.T) {
@@ -187,6 +223,9 @@ func TestS07EventsAloneAreEnough(t *testing.T) {
 		if !said(res, words) {
 			t.Errorf("%q is not in the recovery", words)
 		}
+	}
+	if !strings.Contains(res.Text, "transcript was silent since") {
+		t.Errorf("the text does not say that the transcript is silent:\n%s", res.Text)
 	}
 }
 
@@ -219,6 +258,9 @@ func TestF10TheTranscriptIsDeleted(t *testing.T) {
 	res := r.recover("claude-code", sessionA)
 	if !said(res, "a wish that matters") || !res.Lost.Gone {
 		t.Errorf("recovered %v, missing %t", res.User, res.Lost.Gone)
+	}
+	if !strings.Contains(res.Text, "transcript is missing") && !strings.Contains(res.Text, "transcript is gone") {
+		t.Errorf("the text does not say that the transcript is missing:\n%s", res.Text)
 	}
 	r.claude(path, promptOf(sessionA, "go on", "/proj"))
 	if got := r.session("claude-code", sessionA).CurrentTask; got == "" {

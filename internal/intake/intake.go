@@ -4,9 +4,10 @@
 // hands the event over with the id that it came with, and else keeps it in the spool, redacted. After a handover it also
 // empties the spool, because events of other intakes may lie there that the daemon looked for before they came.
 //
-// It promises: it ends within Options.Wait and a little, after the rest of a slow payload is there; it never kills; at most
-// eight intakes of one state folder wait at the same time (others spool at once and end); of many at once one starts the
-// daemon; no event goes without being handed over, spooled or counted as dropped; nothing unredacted reaches a disk.
+// It promises: it ends within Options.Wait and a little, after the rest of a slow payload is there, and in any case within the
+// sum of all its waits, with the event in the spool; it never kills; at most eight intakes of one state folder wait at the same
+// time (others spool at once and end); of many at once one starts the daemon; no event goes without being handed over, spooled
+// or counted as dropped, but on a disk that hangs; nothing unredacted reaches a disk.
 //
 // It does not promise the order of events that are handed over while a daemon starts: their time is in the id and in the
 // request's "spooled".
@@ -24,6 +25,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -44,11 +46,13 @@ var (
 	ErrRefused  = errors.New("daemon refused the event")
 	ErrNoDaemon = errors.New("no daemon answered")
 	ErrDropped  = errors.New("event dropped")
+	ErrLate     = errors.New("something hangs")
 )
 
 const (
 	slots       = 8
 	defaultWait = 2 * time.Second
+	grace       = time.Second
 	pause       = 10 * time.Millisecond // between two looks at the socket; a random part of the same length is added
 	startEvery  = time.Second           // a daemon that cannot start is not started more often
 )
@@ -66,6 +70,7 @@ type Options struct {
 	Wait     time.Duration // for the daemon; 0 means 2 s
 	RestWait time.Duration // for the rest of a payload; 0 means 10 s
 	RestFD   int           // where that rest comes from; 0 means the descriptor RestFD
+	Grace    time.Duration // for what does not wait and should not take any time; 0 means 1 s
 	FS       vfs.FS        // of the spool; nil means the real one
 }
 
@@ -74,25 +79,78 @@ type intake struct {
 	places []string
 	spool  string
 	lock   string // what the names of the locks start with
+	held   atomic.Pointer[held]
 }
 
-// Run takes one request from stdin and ends. An empty stdin only starts the daemon. The error says what went wrong, also
-// when the event is safe in the spool (no daemon could be started, say); it wraps ErrDropped or ErrRefused when the event
-// is lost. `belay intake` exits 0 in any case.
+// held is a request that is neither handed over nor spooled yet.
+type held struct {
+	req     wire.Request
+	payload []byte
+	unread  bool // there may be one
+}
+
+// Run takes one request from stdin and ends, whatever hangs: a daemon, a lock, the writer of stdin, a program that is being
+// started, a disk. An empty stdin only starts the daemon. The error says what went wrong, also when the event is safe in the
+// spool (no daemon could be started, say); it wraps ErrDropped or ErrRefused when the event is lost, and ErrLate when something
+// hung and was left behind. `belay intake` exits 0 in any case.
 func Run(ctx context.Context, stdin io.Reader, opt Options) error {
 	in := newIntake(opt)
-	if d, ok := stdin.(interface{ SetReadDeadline(time.Time) error }); ok {
-		_ = d.SetReadDeadline(time.Now().Add(in.opt.Wait)) // a file has no deadline and needs none
+	ended := make(chan error, 1)
+	go func() { ended <- in.run(ctx, stdin) }()
+	last := time.NewTimer(in.opt.Wait + in.opt.RestWait + in.opt.Wait + in.opt.Grace) // stdin, its rest, the daemon
+	defer last.Stop()
+	select {
+	case err := <-ended:
+		return err
+	case <-last.C:
 	}
-	req, payload, err := readRequest(stdin)
+	saved := make(chan error, 1)
+	go func() { saved <- in.save() }()
+	last.Reset(in.opt.Grace)
+	select {
+	case err := <-saved:
+		return errors.Join(ErrLate, err)
+	case <-last.C:
+		return errors.Join(ErrLate, ErrDropped) // the disk of the spool hangs, and so would the count
+	}
+}
+
+func (in *intake) run(ctx context.Context, stdin io.Reader) error {
+	in.lock = in.lockPrefix()
+	req, payload, err := readRequest(before(ctx, stdin, time.Now().Add(in.opt.Wait)))
 	empty := errors.Is(err, io.EOF)
 	if err != nil && !empty {
 		return errors.Join(err, in.count())
 	}
+	in.hold(req.Request, payload, empty)
 	if req.Rest {
 		payload = in.readRest(ctx, &req.Request, payload)
+		in.hold(req.Request, payload, empty)
 	}
-	return in.deliver(ctx, req.Request, payload, empty)
+	err = in.deliver(ctx, req.Request, payload, empty)
+	in.held.Store(nil)
+	return err
+}
+
+// hold says what is to be saved should anything hang from now on.
+func (in *intake) hold(req wire.Request, payload []byte, empty bool) {
+	if empty {
+		in.held.Store(nil)
+		return
+	}
+	in.held.Store(&held{req: req, payload: payload})
+}
+
+// save keeps what the work that hangs has in its hands. Should that come through later, the event's id tells the double.
+func (in *intake) save() error {
+	switch h := in.held.Load(); {
+	case h == nil:
+		return nil
+	case h.unread:
+		return errors.Join(ErrDropped, in.count())
+	default:
+		return in.keep(h.req, h.payload)
+	}
 }
 
 // deliver hands the request over, else spools it.
@@ -132,6 +190,9 @@ func newIntake(opt Options) *intake {
 	if opt.RestFD == 0 {
 		opt.RestFD = RestFD
 	}
+	if opt.Grace <= 0 {
+		opt.Grace = grace
+	}
 	if opt.FS == nil {
 		opt.FS = vfs.OS{}
 	}
@@ -141,7 +202,7 @@ func newIntake(opt Options) *intake {
 	opt.StateDir = filepath.Clean(opt.StateDir)
 	opt.FS = vfs.Within(opt.FS, opt.StateDir)
 	in := &intake{opt: opt, places: wire.SocketPlaces(opt.StateDir), spool: filepath.Join(opt.StateDir, "spool")}
-	in.lock = in.lockPrefix()
+	in.held.Store(&held{unread: true})
 	if opt.Socket != "" {
 		in.places = []string{opt.Socket}
 	}
@@ -150,7 +211,8 @@ func newIntake(opt Options) *intake {
 
 // lockPrefix is a folder where a lock file can be made: the state folder, else the private one of the fallback socket.
 func (in *intake) lockPrefix() string {
-	short := in.places[len(in.places)-1]
+	places := wire.SocketPlaces(in.opt.StateDir)
+	short := places[len(places)-1]
 	for _, prefix := range []string{in.opt.StateDir + "/", strings.TrimSuffix(short, "sock")} {
 		dir := filepath.Dir(prefix + "x")
 		if vfs.MakeDir(vfs.OS{}, dir) != nil || wire.Private(dir) != nil {

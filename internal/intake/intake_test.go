@@ -272,6 +272,7 @@ func TestWithoutASlotItSpoolsAtOnce(t *testing.T) {
 	opt := options(dir)
 	opt.Wait = time.Minute // it must not wait
 	in := newIntake(opt)
+	in.lock = in.lockPrefix()
 	for range slots {
 		l, ok := in.trySlot("intake")
 		if !ok {

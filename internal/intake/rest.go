@@ -2,6 +2,8 @@ package intake
 
 import (
 	"context"
+	"io"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -57,10 +59,16 @@ func readBefore(ctx context.Context, fd int, buf []byte, end time.Time) (n int, 
 	if kind := uint32(st.Mode) & unix.S_IFMT; kind != unix.S_IFIFO && kind != unix.S_IFSOCK {
 		return 0, true // the same: some other file of ours has the number
 	}
+	n, err := readFD(ctx, fd, buf, end)
+	return n, err != nil
+}
+
+// readFD reads what comes next, and waits for it in poll: n = 0 without an error is the end.
+func readFD(ctx context.Context, fd int, buf []byte, end time.Time) (n int, err error) {
 	for {
 		left := time.Until(end)
 		if left <= 0 || ctx.Err() != nil {
-			return 0, true
+			return 0, os.ErrDeadlineExceeded
 		}
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 		ready, err := unix.Poll(fds, int(min(left, restPiece)/time.Millisecond)+1)
@@ -68,12 +76,35 @@ func readBefore(ctx context.Context, fd int, buf []byte, end time.Time) (n int, 
 			continue
 		}
 		if err != nil {
-			return 0, true
+			return 0, err
 		}
 		n, err = unix.Read(fd, buf)
 		if err == unix.EINTR || err == unix.EAGAIN {
 			continue
 		}
-		return max(n, 0), err != nil
+		return max(n, 0), err
 	}
+}
+
+// before gives a reader that waits for r until a time and no longer. Go's own deadlines do not work for a stdin that was
+// inherited: it is not in the mode that they need.
+func before(ctx context.Context, r io.Reader, end time.Time) io.Reader {
+	if f, ok := r.(*os.File); ok {
+		return &timed{ctx, f, end}
+	}
+	return r
+}
+
+type timed struct {
+	ctx context.Context
+	f   *os.File
+	end time.Time
+}
+
+func (t *timed) Read(b []byte) (int, error) {
+	n, err := readFD(t.ctx, int(t.f.Fd()), b, t.end)
+	if n == 0 && err == nil && len(b) > 0 {
+		err = io.EOF
+	}
+	return n, err
 }

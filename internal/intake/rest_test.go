@@ -49,13 +49,18 @@ func TestRest(t *testing.T) {
 			f := serve(t, listen(t, dir), okReply)
 			in, r, w := slow(t, tt.first)
 			written := make(chan error, 1)
-			go func() {
+			write := func() {
 				_, err := io.WriteString(w, tt.second)
 				if tt.closed {
 					_ = w.Close()
 				}
 				written <- err
-			}()
+			}
+			if tt.closed {
+				go write()
+			} else {
+				write() // before the wait, which is short
+			}
 			opt := options(dir)
 			opt.RestFD, opt.RestWait = int(r.Fd()), tt.wait
 			if err := Run(t.Context(), in, opt); err != nil {
@@ -133,6 +138,7 @@ func TestRestWhenManyWait(t *testing.T) {
 	opt := options(dir)
 	opt.RestFD, opt.RestWait = int(r.Fd()), time.Hour
 	i := newIntake(opt)
+	i.lock = i.lockPrefix()
 	for range slots {
 		l, ok := i.trySlot("rest")
 		if !ok {

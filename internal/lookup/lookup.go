@@ -37,6 +37,9 @@ var (
 type Folder struct {
 	Dir    statedir.Dir
 	Agents []agent.Agent
+	// All gives every session as it stands now, as the index does: without what was said. Where nothing but a folder or a
+	// transcript says which session is meant, it saves reading all of them. nil: they are read.
+	All func(context.Context) (map[checkpoint.Key]*checkpoint.State, error)
 }
 
 // Open gives the folder at a path. It need not exist.
@@ -84,26 +87,59 @@ func (f Folder) Recover(ctx context.Context, q Question) (recovery.Result, error
 
 // pick loads the state that the question means.
 func (f Folder) pick(ctx context.Context, q Question) (*checkpoint.State, error) {
+	if q.Name.Session == "" && f.All != nil {
+		return f.pickOfAll(ctx, q)
+	}
 	found, _, err := f.Dir.Find(ctx, q.Name)
 	if err != nil {
 		return nil, err
 	}
+	if len(found) > 1 && q.Name.Session != "" {
+		return nil, fmt.Errorf("%w: session %s of %s", ErrSeveral, q.Name.Session, agentsOf(found))
+	}
+	if s := choose(found, q); s != nil {
+		return s, nil
+	}
+	return f.unknown(ctx, q)
+}
+
+// choose takes, of the sessions that a name means, the one whose transcript is named, else the newest that did not end
+// cleanly, else the newest; nil when there is none.
+func choose(found []*checkpoint.State, q Question) *checkpoint.State {
 	switch {
 	case q.Name.Session == "" && q.Transcript != "":
 		for _, s := range found {
 			if s.Transcript == q.Transcript {
-				return s, nil
+				return s
 			}
 		}
-		return f.unknown(ctx, q)
+		return nil
 	case len(found) == 0:
-		return f.unknown(ctx, q)
-	case len(found) > 1 && q.Name.Session != "":
-		return nil, fmt.Errorf("%w: session %s of %s", ErrSeveral, q.Name.Session, agentsOf(found))
-	case len(found) > 1:
-		return newestOpen(found), nil
+		return nil
 	}
-	return found[0], nil
+	return newestOpen(found)
+}
+
+// pickOfAll chooses among all sessions, and reads the one that was chosen.
+func (f Folder) pickOfAll(ctx context.Context, q Question) (*checkpoint.State, error) {
+	all, err := f.All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := choose(statedir.Pick(all, q.Name), q)
+	if s == nil {
+		return f.unknown(ctx, q)
+	}
+	whole, _, err := f.Dir.Find(ctx, statedir.Name{Agent: s.Key.Agent, Session: s.Key.Session, Child: s.Key.Child, Workspace: s.Key.Workspace})
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range whole {
+		if one.Key == s.Key {
+			return one, nil
+		}
+	}
+	return nil, fmt.Errorf("session %s was removed just now: %w", s.Key.Session, ErrNotFound)
 }
 
 // newestOpen prefers, of a folder's sessions, the newest that did not end cleanly.
@@ -187,7 +223,7 @@ func describe(n statedir.Name) string {
 	case n.Session != "":
 		return "session " + n.Session
 	case n.Workspace != "":
-		return "a session in " + n.Workspace
+		return "folder " + n.Workspace
 	}
 	return "a session"
 }

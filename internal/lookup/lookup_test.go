@@ -179,3 +179,27 @@ func TestStatusTellsWhatIsAtRisk(t *testing.T) {
 		t.Errorf("status %+v", st)
 	}
 }
+
+// S07: a transcript that was never written is silent since the session began, once hooks told of more for over a minute.
+func TestS07StatusSaysThatATranscriptIsSilent(t *testing.T) {
+	began := time.Date(2026, 4, 1, 12, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		name       string
+		file, hook time.Duration // after the beginning; no file: never
+		want       time.Time
+	}{
+		{"never written", 0, 10 * time.Minute, began},
+		{"never written, just begun", 0, 30 * time.Second, time.Time{}},
+		{"silent", 5 * time.Minute, 10 * time.Minute, began.Add(5 * time.Minute)},
+		{"well", 10 * time.Minute, 10 * time.Minute, time.Time{}},
+	} {
+		s := checkpoint.NewState(checkpoint.NewKey("claude-code", "", "s", "/w"))
+		s.Transcript, s.Began, s.LastHook = "/t.jsonl", began, began.Add(c.hook)
+		if c.file > 0 {
+			s.LastFile = began.Add(c.file)
+		}
+		if got := StatusOf(s, began.Add(time.Hour)).Transcript.SilentSince; !got.Equal(c.want) {
+			t.Errorf("%s: silent since %v, want %v", c.name, got, c.want)
+		}
+	}
+}

@@ -87,8 +87,12 @@ func StatusOf(s *checkpoint.State, now time.Time) SessionStatus {
 	}
 	if s.Transcript != "" {
 		st.Transcript = &Transcript{Path: s.Transcript}
-		if s.LastHook.Sub(s.LastFile) > time.Minute {
-			st.Transcript.SilentSince = s.LastFile
+		last := s.LastFile
+		if last.IsZero() { // it was never written
+			last = s.Began
+		}
+		if s.LastHook.Sub(last) > time.Minute {
+			st.Transcript.SilentSince = last
 		}
 	}
 	return st
