@@ -15,10 +15,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"belay/checkpoint"
 	"belay/internal/agent/all"
 	"belay/internal/config"
+	"belay/internal/index"
 	"belay/internal/intake"
 	"belay/internal/lookup"
+	"belay/internal/redact"
 	"belay/internal/wire"
 )
 
@@ -76,12 +79,16 @@ Exit codes: 0 it worked, 1 failed, 2 wrong use, 3 no such session, 4 no daemon, 
 	root.AddCommand(a.runCmd(), a.daemonCmd(), a.statusCmd(), a.listCmd(), a.searchCmd(), a.showCmd(), a.recoverCmd(), a.checkpointCmd(), a.markCmd(), a.eventCmd(), a.resetCmd(),
 		a.configCmd(), a.doctorCmd(), a.installCmd(), a.uninstallCmd(), a.intakeCmd(), completionCmd())
 	root.AddCommand(a.verbCmds()...)
+	a.completeRest(root)
+	completeFlag(root, "state-dir", completeFolders)
 	return root
 }
 
 func unknownCommand(root *cobra.Command, word string) error {
 	u := &usage{what: fmt.Sprintf("no command %q", word), hint: "belay --help lists the commands."}
-	if near := root.SuggestionsFor(word); len(near) > 0 {
+	if word == "version" { // many programs have one
+		u.hint = "Did you mean: belay --version"
+	} else if near := root.SuggestionsFor(word); len(near) > 0 {
 		u.hint = "Did you mean: belay " + near[0]
 	}
 	return u
@@ -94,7 +101,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	}
 	u := &usage{what: fmt.Sprintf("%s takes no argument: %q", cmd.CommandPath(), args[0])}
 	if cmd.Flags().Lookup("session") != nil {
-		u.hint = "A session is named by a flag: " + cmd.CommandPath() + " --session " + shellWord(args[0])
+		u.hint = "A session is named by a flag: " + cmd.CommandPath() + " --session " + shellWord(redact.Text(args[0]))
 	}
 	return u
 }
@@ -136,8 +143,18 @@ func (a *app) folder() (lookup.Folder, error) {
 	if err := f.Dir.Own(); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return f, err
 	}
+	f.All = func(ctx context.Context) (map[checkpoint.Key]*checkpoint.State, error) {
+		if files, err := f.Dir.Files(ctx); err == nil && len(files) <= fewSessions {
+			states, _, err := f.Dir.States(ctx, nil)
+			return states, err
+		}
+		return index.Of(f.Dir).States(ctx)
+	}
 	return f, nil
 }
+
+// fewSessions are read in less time than the index takes to be opened.
+const fewSessions = 16
 
 // dial connects to the daemon; with start it starts one when none answers.
 func (a *app) dial(ctx context.Context, start bool) (*wire.Conn, error) {
@@ -248,16 +265,8 @@ func helpCmd() *cobra.Command {
   belay help recover
 
 Exit codes: 0 shown, 2 no such command.`,
-		GroupID: groupSetUp,
-		ValidArgsFunction: func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-			var names []string
-			for _, c := range cmd.Root().Commands() {
-				if c.IsAvailableCommand() {
-					names = append(names, c.Name()+"\t"+c.Short)
-				}
-			}
-			return names, cobra.ShellCompDirectiveNoFileComp
-		},
+		GroupID:           groupSetUp,
+		ValidArgsFunction: completeCommands,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			target, _, err := cmd.Root().Find(args)
 			if err != nil || len(args) > 0 && target == cmd.Root() {
@@ -288,7 +297,7 @@ Exit codes: 0 printed, 1 failed, 2 no such shell.`,
 			if len(args) == 1 {
 				switch args[0] {
 				case "bash":
-					return root.GenBashCompletionV2(out, true)
+					return bashCompletion(root, out)
 				case "zsh":
 					return root.GenZshCompletion(out)
 				case "fish":

@@ -140,7 +140,6 @@ func TestLibrariesLiveInOnePackage(t *testing.T) {
 		"github.com/robfig/cron":         {"belay/heartbeat"},
 		"github.com/knadh/koanf":         {"belay/internal/config"},
 		"github.com/spf13/cobra":         {"belay/cmd/belay"},
-		"github.com/adrg/xdg":            {"belay/cmd/belay"},
 		"filippo.io/age":                 {"belay/internal/mirror"},
 		"gopkg.in/natefinch/lumberjack":  {"belay/cmd/belay"},
 		"github.com/klauspost/compress":  {"belay/internal/mirror", "belay/internal/agent"},                       // some agents compress their transcripts

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"belay/internal/config"
+	"belay/internal/redact"
 )
 
 func (a *app) configCmd() *cobra.Command {
@@ -33,7 +34,7 @@ Exit codes: 0 printed, 1 failed, 2 a setting is wrong (with --check).`,
 				return printJSON(cmd.OutOrStdout(), map[string]any{"file": c.File, "settings": c.Values(), "warnings": words(c.Warnings)})
 			}
 			for _, w := range c.Warnings {
-				fmt.Fprintf(cmd.ErrOrStderr(), "belay: warning: %v\n", w)
+				fmt.Fprintf(cmd.ErrOrStderr(), "belay: warning: %s\n", said(w.Error()))
 			}
 			return printSettings(cmd.OutOrStdout(), c.Values())
 		},
@@ -46,7 +47,7 @@ Exit codes: 0 printed, 1 failed, 2 a setting is wrong (with --check).`,
 func words(errs []error) []string {
 	list := []string{}
 	for _, err := range errs {
-		list = append(list, err.Error())
+		list = append(list, redact.Text(err.Error()))
 	}
 	return list
 }

@@ -31,7 +31,8 @@ import (
 )
 
 func (a *app) daemonCmd() *cobra.Command {
-	var fromHook, unit bool
+	var fromHook bool
+	var unit string
 	cmd := &cobra.Command{
 		Use:     "daemon",
 		GroupID: groupSetUp,
@@ -42,7 +43,16 @@ is wrong. The log is belay.log in the state folder.
 
   belay daemon
   BELAY_STATE_DIR=/tmp/try belay daemon
-  belay daemon --print-unit > ~/.config/systemd/user/belay.service && systemctl --user enable --now belay
+
+To have it run always, under systemd and on macOS:
+
+  mkdir -p ~/.config/systemd/user
+  belay daemon --print-unit=systemd > ~/.config/systemd/user/belay.service
+  systemctl --user enable --now belay
+
+  mkdir -p ~/Library/LaunchAgents
+  belay daemon --print-unit=launchd > ~/Library/LaunchAgents/belay.plist
+  launchctl bootstrap gui/$UID ~/Library/LaunchAgents/belay.plist
 
 Exit codes: 0 stopped, 1 it could not run (another one runs, no place for the socket), 2 wrong flags or settings.`,
 		Args: noArgs,
@@ -52,12 +62,8 @@ Exit codes: 0 stopped, 1 it could not run (another one runs, no place for the so
 			if err != nil {
 				return &coded{err, exitUsage, "belay config --check lists every fault."}
 			}
-			if unit {
-				root, err := config.StateDir(c.StateDir, os.Getenv)
-				if err != nil {
-					return err
-				}
-				return printUnit(cmd.OutOrStdout(), c, root)
+			if unit != "" {
+				return printSupervision(cmd.OutOrStdout(), unit, c)
 			}
 			hup := make(chan os.Signal, 1)
 			if !signal.Ignored(syscall.SIGHUP) { // nohup stays in force
@@ -73,7 +79,9 @@ Exit codes: 0 stopped, 1 it could not run (another one runs, no place for the so
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&unit, "print-unit", false, "print a systemd user unit for it, and run nothing")
+	cmd.Flags().StringVar(&unit, "print-unit", "", "print a unit for systemd, or an agent for launchd, and run nothing (alone: what this system has)")
+	cmd.Flags().Lookup("print-unit").NoOptDefVal = supervisors()[0]
+	completeFlag(cmd, "print-unit", cobra.FixedCompletions(supervisors(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().BoolVar(&fromHook, "from-hook", false, "started by a hook: end when no agent lived for long")
 	if err := cmd.Flags().MarkHidden("from-hook"); err != nil {
 		panic(err) // no such flag: a broken invariant

@@ -52,6 +52,9 @@ Exit codes: 0 all is well, 1 failed, 2 wrong flags, 6 something is not right.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			list := a.diagnose(cmd.Context(), cmd.ErrOrStderr())
+			if err := withoutSecrets(&list); err != nil {
+				return err
+			}
 			bad := 0
 			for _, f := range list {
 				if f.State == "problem" {
@@ -114,7 +117,7 @@ func (a *app) diagnose(ctx context.Context, screen io.Writer) []finding {
 	case errors.Is(err, fs.ErrNotExist):
 		add("state folder", "note", root+" is not there yet", "the daemon makes it")
 	case err != nil:
-		add("state folder", "problem", err.Error(), "chmod 700 it, or set BELAY_STATE_DIR")
+		add("state folder", "problem", err.Error(), "set BELAY_STATE_DIR to a folder of your own (chmod 700 it, if it is belay's alone)")
 	default:
 		add("state folder", "ok", root, "")
 	}
@@ -128,7 +131,7 @@ func (a *app) diagnose(ctx context.Context, screen io.Writer) []finding {
 		list = append(list, diagnoseStore(ctx, dir, states, screen)...)
 	}
 	if n, bytes, err := spool.Pending(dir.FS, dir.Spool()); err == nil && n > 0 {
-		add("spool", "note", fmt.Sprintf("%d events (%d bytes) wait for a daemon", n, bytes), "belay daemon &")
+		add("spool", "note", fmt.Sprintf("%s (%s) not yet taken in by a daemon", count(n, "event"), count(int(bytes), "byte")), "belay daemon &")
 	}
 	list = append(list, a.diagnoseAgents(states)...)
 	if _, err := exec.LookPath("git"); err != nil {
@@ -166,7 +169,7 @@ func (a *app) diagnoseDaemon(ctx context.Context) []finding {
 		list = append(list, finding{"watch", "note", st.Watch.Why, ""})
 	}
 	if n := st.Counts["dropped"]; n > 0 {
-		list = append(list, finding{"lost", "note", fmt.Sprintf("%d events were dropped since the daemon's start", n), ""})
+		list = append(list, finding{"lost", "note", count(int(n), "event") + " dropped since the daemon's start", ""})
 	}
 	return list
 }
@@ -178,7 +181,7 @@ func diagnoseJournal(rep statedir.Report) []finding {
 		list = append(list, finding{"state file", "problem", b, "its checkpoints and the journal stand in for it; the file can be removed"})
 	}
 	if j := rep.Journal; j.Damaged+j.Unreadable > 0 {
-		list = append(list, finding{"journal", "problem", fmt.Sprintf("%s damaged, %d records lost, %s not readable", count(j.Damaged, "place"), j.Lost, count(j.Unreadable, "segment")),
+		list = append(list, finding{"journal", "problem", fmt.Sprintf("%s damaged, %s lost, %s not readable", count(j.Damaged, "place"), count(int(j.Lost), "record"), count(j.Unreadable, "segment")),
 			"the daemon goes past it; check the disk"})
 	}
 	return list
@@ -271,13 +274,7 @@ func hooksOf(name string, in agent.Installer, paths agent.Paths) []finding {
 		}
 	}
 	var list []finding
-	untried := false
 	for _, p := range found {
-		if strings.Contains(p, "not tried") { // an agent's own word on its version
-			untried = true
-			list = append(list, finding{name, "note", p, ""})
-			continue
-		}
 		do := "belay install " + name
 		if asksForTrust(in) && strings.Contains(p, "trust") {
 			do += " --trust, if you trust belay's hooks"
@@ -287,7 +284,7 @@ func hooksOf(name string, in agent.Installer, paths agent.Paths) []finding {
 	if !slices.ContainsFunc(list, func(f finding) bool { return f.State == "problem" }) {
 		list = slices.Insert(list, 0, finding{name, "ok", "hooks are in place (version " + orUnknown(v) + ")", ""})
 	}
-	if tried := docs.Tried(name); v != "" && !untried && !slices.Contains(tried, v) {
+	if tried := docs.Tried(name); v != "" && !slices.Contains(tried, v) {
 		list = append(list, finding{name, "note", fmt.Sprintf("version %s was not tried with this belay; tried: %s", v, orNone(tried)), ""})
 	}
 	return list

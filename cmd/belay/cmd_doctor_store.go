@@ -113,6 +113,9 @@ func checkStore(ctx context.Context, d statedir.Dir, o audit.Options, asJSON boo
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("check the store: %w", err)
 	}
+	if err := withoutSecrets(&list); err != nil {
+		return err
+	}
 	if asJSON {
 		if err := printJSON(out, map[string]any{"whole": broken == 0, "sessions": sessions, "findings": list}); err != nil {
 			return err

@@ -52,7 +52,8 @@ Exit codes: 0 it is whole and can be resumed (with --repair: the copy), 1 someth
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return a.doctorTranscript(cmd, args[0], f) },
+		ValidArgsFunction: completeFiles,
+		RunE:              func(cmd *cobra.Command, args []string) error { return a.doctorTranscript(cmd, args[0], f) },
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.agent, "agent", "", "whose it is (default: what its first records tell)")
@@ -65,7 +66,7 @@ Exit codes: 0 it is whole and can be resumed (with --repair: the copy), 1 someth
 }
 
 func (a *app) doctorTranscript(cmd *cobra.Command, path string, f transcriptFlags) error {
-	path, err := transcriptFile(path)
+	path, err := transcriptFile(path, "belay status --session ID names the transcript of a session.")
 	if err != nil {
 		return err
 	}

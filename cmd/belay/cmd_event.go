@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -24,13 +25,34 @@ import (
 // eventID makes an event's id, so that one sent twice counts once.
 func eventID() string { return strconv.FormatInt(time.Now().UnixNano(), 36) + "-" + rand.Text()[:8] }
 
+// errNoSession: a command that changes a session's record takes none that nobody named.
+var errNoSession error = &usage{what: "no session", hint: "Give --session ID or set BELAY_SESSION."}
+
+// sessionsHere adds to "no session" which ones there are in this folder.
+func (a *app) sessionsHere(ctx context.Context, f *sessionFlags, err error) error {
+	name, nerr := f.name()
+	folder, ferr := a.folder()
+	if errors.Join(nerr, ferr) != nil {
+		return err
+	}
+	list, ferr := folder.Sessions(ctx, name, 3)
+	if ferr != nil || len(list) == 0 {
+		return err
+	}
+	var ids []string
+	for _, s := range list {
+		ids = append(ids, fmt.Sprintf("\n  --session %s   (%s, %s, %s)", shellWord(s.SessionID), s.Agent, s.State, ago(s.LastEvent)))
+	}
+	return &coded{err, exitUsage, "Say which with --session or BELAY_SESSION. The newest in this folder:" + strings.Join(ids, "")}
+}
+
 // target fills in who an event is about.
 func (f *sessionFlags) target(req wire.Request) (wire.Request, error) {
 	if f.session == "" {
 		f.session = os.Getenv("BELAY_SESSION")
 	}
 	if f.session == "" {
-		return req, &usage{what: "no session", hint: "Give --session ID or set BELAY_SESSION."}
+		return req, errNoSession
 	}
 	n, err := f.name()
 	if err != nil {
@@ -46,6 +68,9 @@ func (f *sessionFlags) target(req wire.Request) (wire.Request, error) {
 // known is target for a session that may be any agent's: the one that has this id. A new one is nobody's that belay knows.
 func (a *app) known(ctx context.Context, f *sessionFlags, req wire.Request) (wire.Request, error) {
 	req, err := f.target(req)
+	if errors.Is(err, errNoSession) {
+		return req, a.sessionsHere(ctx, f, err)
+	}
 	if err != nil || f.agent != "" {
 		return req, err
 	}
@@ -129,6 +154,7 @@ Exit codes: 0 kept, 1 failed, 2 no event or not JSON, 4 no daemon could be start
 			if err != nil {
 				return err
 			}
+			warnUnknown(cmd.ErrOrStderr(), data)
 			return printReply(cmd, r, body, asJSON)
 		},
 	}
@@ -165,6 +191,17 @@ func eventJSON(args []string, in io.Reader) ([]byte, error) {
 		return nil, &usage{what: "the event is no JSON object", hint: example}
 	}
 	return data, nil
+}
+
+// warnUnknown tells of a field that no event has: the socket ignores it for the sake of newer clients, and a person at a shell has
+// mistyped it.
+func warnUnknown(w io.Writer, data []byte) {
+	var e wire.Event
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if name, found := strings.CutPrefix(fmt.Sprint(dec.Decode(&e)), "json: unknown field "); found {
+		fmt.Fprintf(w, "belay: warning: no event has the field %s; docs/protocol.md lists all\n", said(name))
+	}
 }
 
 func (a *app) markCmd() *cobra.Command {
@@ -269,21 +306,21 @@ Exit codes: 0 the store is well, 1 failed, 2 wrong flags, 4 no daemon, 5 it stil
 
 // verbCmds are the verbs of the original scripts. belay-hook has them in a faster form.
 func (a *app) verbCmds() []*cobra.Command {
-	verbs := []struct{ name, short string }{
-		{"increment", "Count a round and let the gates decide"},
-		{"tool-start", "A tool call starts (without --id an anonymous one)"},
-		{"tool-end", "A tool call ended (without --id the newest anonymous one)"},
-		{"check-sparse", "Ask for a SPARSE checkpoint; answers 'taken N' when the last round's decision took one"},
-		{"check-full", "Ask for a FULL checkpoint"},
+	verbs := []struct{ name, short, example string }{
+		{"increment", "Count a round and let the gates decide", ` --text "The tests pass."`},
+		{"tool-start", "A tool call starts (without --id an anonymous one)", " --id c1 --name deploy --input '{\"host\":\"staging\"}'"},
+		{"tool-end", "A tool call ended (without --id the newest anonymous one)", " --id c1 --failed"},
+		{"check-sparse", "Ask for a SPARSE checkpoint; answers 'taken N' when the last round's decision took one", ""},
+		{"check-full", "Ask for a FULL checkpoint", " --heartbeat"},
 	}
 	var cmds []*cobra.Command
 	for _, v := range verbs {
-		cmds = append(cmds, a.verbCmd(v.name, v.short))
+		cmds = append(cmds, a.verbCmd(v.name, v.short, v.example))
 	}
 	return cmds
 }
 
-func (a *app) verbCmd(verb, short string) *cobra.Command {
+func (a *app) verbCmd(verb, short, example string) *cobra.Command {
 	var f sessionFlags
 	var flags struct {
 		Name       string `json:"name,omitempty"`
@@ -302,7 +339,7 @@ func (a *app) verbCmd(verb, short string) *cobra.Command {
 		Long: short + `.
 A verb of the original checkpoint scripts, for agents that call a shell.
 
-  BELAY_SESSION=main belay ` + verb + `
+  BELAY_SESSION=main belay ` + verb + example + `
 
 Exit codes: 0 done, also when a gate refused; 1 failed, 2 wrong use, 3 no such session, 4 no daemon could be started.`,
 		Args: noArgs,
@@ -330,7 +367,9 @@ Exit codes: 0 done, also when a gate refused; 1 failed, 2 wrong use, 3 no such s
 		fl.StringVar(&flags.Name, "name", "", "the tool's name")
 		fl.StringVar(&flags.ID, "id", "", "the call's id")
 		fl.StringVar(&flags.Input, "input", "", "its arguments, as JSON or text")
-		fl.BoolVar(&flags.Failed, "failed", false, "it failed")
+		if verb == "tool-end" {
+			fl.BoolVar(&flags.Failed, "failed", false, "it failed")
+		}
 	case "increment":
 		fl.StringVar(&flags.Text, "text", "", "the last answer")
 		fl.StringVar(&flags.Transcript, "transcript", "", "the agent's transcript file")

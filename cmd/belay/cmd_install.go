@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -11,11 +12,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/adrg/xdg"
 	"github.com/spf13/cobra"
 
 	"belay/internal/agent"
 	"belay/internal/agent/all"
+	"belay/internal/config"
 	"belay/internal/vfs"
 	"belay/internal/wire"
 )
@@ -148,7 +149,21 @@ func (a *app) install(cmd *cobra.Command, args []string, f installFlags) error {
 			errs = append(errs, fmt.Errorf("install %s: %w", in.name, err)) // the others go on
 		}
 	}
-	return errors.Join(append(errs, printChanges(cmd.OutOrStdout(), changes, f))...)
+	errs = append(errs, printChanges(cmd.OutOrStdout(), changes, f))
+	if err := errors.Join(errs...); err != nil || f.json || f.dryRun {
+		return err
+	}
+	return printNext(cmd.OutOrStdout())
+}
+
+// printNext says what comes after install.
+func printNext(w io.Writer) error {
+	text := "Start the agent as always: its first hook starts the daemon. belay status shows what is watched.\n"
+	if _, err := exec.LookPath("belay"); err != nil {
+		text += "belay is not on PATH; for this shell: export PATH=" + shellWord(binFolder()) + ":$PATH\n"
+	}
+	_, err := io.WriteString(w, text)
+	return err
 }
 
 func asksForTrust(in agent.Installer) bool {
@@ -218,12 +233,12 @@ func printChanges(w io.Writer, changes []change, f installFlags) error {
 	last := ""
 	for _, c := range changes {
 		if c.Agent != last {
-			fmt.Fprintf(w, "%s:\n", c.Agent)
+			fmt.Fprintf(w, "%s:\n", printable(c.Agent))
 			last = c.Agent
 		}
-		fmt.Fprintf(w, "%s%s %s", would, c.Action, c.Path)
+		fmt.Fprintf(w, "%s%s %s", would, c.Action, printable(c.Path))
 		if c.Detail != "" {
-			fmt.Fprintf(w, "  (%s)", c.Detail)
+			fmt.Fprintf(w, "  (%s)", printable(c.Detail))
 		}
 		fmt.Fprintln(w)
 	}
@@ -235,6 +250,8 @@ func (a *app) hookPaths() (agent.Paths, error) {
 	p := agent.Paths{Hook: filepath.Join(binFolder(), "belay-hook")}
 	if onPath, ok := hookOnPath(); ok {
 		p.Hook = onPath
+	} else if binFolder() == "" {
+		return p, errors.New("find a place for the programs: neither XDG_DATA_HOME nor HOME is an absolute path")
 	}
 	if a.socket != "" {
 		abs, err := filepath.Abs(a.socket)
@@ -279,7 +296,7 @@ func hookOnPath() (string, bool) {
 	return abs, err == nil
 }
 
-func binFolder() string { return filepath.Join(xdg.DataHome, "belay", "bin") }
+func binFolder() string { return config.BinDir(os.Getenv) }
 
 // placeBinaries copies both programs where hooks can find them for good, unless they are on PATH.
 func (a *app) placeBinaries(dryRun bool) (agent.Paths, []agent.Change, error) {
@@ -300,7 +317,7 @@ func (a *app) placeBinaries(dryRun bool) (agent.Paths, []agent.Change, error) {
 		if from == to {
 			continue
 		}
-		c, err := copyProgram(from, to, dryRun)
+		c, err := copyProgram(vfs.OS{}, from, to, dryRun)
 		if errors.Is(err, fs.ErrNotExist) && name == "belay-hook" {
 			return paths, changes, &coded{fmt.Errorf("%s is missing: %w", from, err), exitFailed, "Build both: go build -o bin/ ./cmd/..."}
 		}
@@ -312,14 +329,22 @@ func (a *app) placeBinaries(dryRun bool) (agent.Paths, []agent.Change, error) {
 	return paths, changes, nil
 }
 
-func copyProgram(from, to string, dryRun bool) (agent.Change, error) {
+// maxProgram is more than any program of ours has.
+const maxProgram = 1 << 30
+
+func copyProgram(disk vfs.FS, from, to string, dryRun bool) (agent.Change, error) {
 	c := agent.Change{Path: to, Action: "create"}
-	data, err := os.ReadFile(from)
+	data, err := vfs.ReadFile(disk, from, maxProgram)
 	if err != nil {
 		return c, err
 	}
-	if old, err := os.ReadFile(to); err == nil {
-		if string(old) == string(data) {
+	if !dryRun {
+		if err := vfs.RemoveTemp(disk, to); err != nil { // of a copy that was broken off: nobody else sweeps there
+			return c, err
+		}
+	}
+	if old, err := vfs.ReadFile(disk, to, maxProgram); err == nil {
+		if bytes.Equal(old, data) {
 			c.Action = "keep"
 			return c, nil
 		}
@@ -328,8 +353,7 @@ func copyProgram(from, to string, dryRun bool) (agent.Change, error) {
 	if dryRun {
 		return c, nil
 	}
-	disk := vfs.OS{}
-	if err := disk.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+	if err := vfs.MakeDirMode(disk, filepath.Dir(to), 0o755); err != nil {
 		return c, err
 	}
 	return c, vfs.ReplaceMode(disk, to, data, 0o755)

@@ -98,7 +98,7 @@ func (a *app) question(cmd *cobra.Command, f recoverFlags) (lookup.Question, err
 	}
 	q := lookup.Question{Name: name, Since: f.since}
 	if f.transcript != "" {
-		if q.Transcript, err = transcriptFile(f.transcript); err != nil {
+		if q.Transcript, err = transcriptFile(f.transcript, "Without --transcript, belay finds the one that the session names."); err != nil {
 			return q, err
 		}
 		if f.session == "" && f.workspace == "" {
@@ -110,7 +110,7 @@ func (a *app) question(cmd *cobra.Command, f recoverFlags) (lookup.Question, err
 }
 
 // transcriptFile checks that the file is there: an answer about another one would be wrong.
-func transcriptFile(path string) (string, error) {
+func transcriptFile(path, hint string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return "", err
@@ -120,7 +120,7 @@ func transcriptFile(path string) (string, error) {
 		err = errors.New("no regular file")
 	}
 	if err != nil {
-		return "", &coded{fmt.Errorf("read the transcript: %w", err), exitNotFound, "Without --transcript, belay finds the one that the session names."}
+		return "", &coded{fmt.Errorf("read the transcript: %w", err), exitNotFound, hint}
 	}
 	return abs, nil
 }

@@ -54,7 +54,9 @@ belay says on stderr how to go on. Its verbs and events find their session in BE
 
 Exit codes: 0 and all others are the agent's, 128 and the signal's number when one ended it; 2 wrong flags, 126 the program cannot be
 run, 127 there is no such program.`,
-		Args: cobra.ArbitraryArgs,
+		Args:                  cobra.ArbitraryArgs,
+		DisableFlagsInUseLine: true, // behind the agent's name they are the agent's
+		ValidArgsFunction:     completePrograms,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return &usage{what: "run: which agent?", hint: "For example: belay run -- claude"}
@@ -101,7 +103,7 @@ func agentOf(program string) string {
 	base := filepath.Base(program)
 	for _, g := range all.All() {
 		word, _, _ := strings.Cut(g.ResumeCommand("x"), " ") // of some agents that is advice, and no program
-		if g.Name() == base || word == base && strings.HasPrefix(g.Name(), base) {
+		if g.Name() == base || word == base && (strings.HasPrefix(g.Name(), base) || strings.HasPrefix(base, g.Name())) {
 			return g.Name()
 		}
 	}
@@ -109,17 +111,17 @@ func agentOf(program string) string {
 }
 
 func (r *agentRun) run(ctx context.Context, errOut io.Writer) error {
-	ctx = context.WithoutCancel(ctx) // Ctrl-C is the agent's
+	ctx = context.WithoutCancel(ctx)                    // Ctrl-C is the agent's
+	if _, err := exec.LookPath(r.args[0]); err != nil { // before a daemon is started for nothing
+		return notRun(r.args[0], err)
+	}
 	w := runner.Witness{Marker: r.marker, Began: time.Now().UTC(), ID: eventID}
 	if err := r.prepare(ctx, w); err != nil {
-		fmt.Fprintf(errOut, "belay: the agent runs without a daemon: %s\n", printable(err.Error()))
+		fmt.Fprintf(errOut, "belay: the agent runs without a daemon: %s\n", said(err.Error()))
 	}
 	agent, err := runner.Start(r.args, r.env())
-	switch {
-	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
-		return &coded{err, exitNoProgram, ""}
-	case err != nil:
-		return &coded{err, exitNotExecutable, ""}
+	if err != nil {
+		return notRun(r.args[0], err)
 	}
 	w.Family = runner.NewFamily(agent.Proc)
 	following, stop := context.WithCancel(ctx)
@@ -135,6 +137,14 @@ func (r *agentRun) run(ctx context.Context, errOut io.Writer) error {
 	}
 	r.goOn(errOut, end, r.tell(ctx, w, end))
 	return exited(end.ExitCode())
+}
+
+// notRun says why a program was not run, with the exit codes of shells.
+func notRun(program string, err error) error {
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return &coded{fmt.Errorf("run %s: there is no such program", program), exitNoProgram, "Is it installed, and its folder on PATH? What comes after -- is the agent's own command: belay run -- claude"}
+	}
+	return &coded{fmt.Errorf("run %s: %w", program, err), exitNotExecutable, "See whether you may execute it: ls -l " + shellWord(program)}
 }
 
 // prepare starts the daemon. A session that a person named, of an agent without hooks, begins before the agent does.

@@ -114,20 +114,20 @@ func printHits(w io.Writer, hits []index.Hit) error {
 // colours says whether a terminal may be sent any.
 func colours() bool { return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" }
 
-// marked is a snippet of at most so many characters, with the words that were searched for in bold.
+// marked is a snippet of at most so many columns, with the words that were searched for in bold.
 func marked(pieces []index.Piece, most int, bold bool) string {
 	var b strings.Builder
 	for _, p := range pieces {
-		text := []rune(printable(p.Text))
-		cut := len(text) > most
+		text := printable(p.Text)
+		cut := columns(text) > most
 		if cut {
-			text = append(text[:max(most-1, 0):max(most-1, 0)], '…')
+			text = short(text, most)
 		}
-		most -= len(text)
+		most -= columns(text)
 		if p.Hit && bold {
-			b.WriteString("\x1b[1m" + string(text) + "\x1b[0m")
+			b.WriteString("\x1b[1m" + text + "\x1b[0m")
 		} else {
-			b.WriteString(string(text))
+			b.WriteString(text)
 		}
 		if cut || most <= 0 {
 			break

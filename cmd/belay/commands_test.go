@@ -189,8 +189,30 @@ func TestPrintableAndShort(t *testing.T) {
 			t.Errorf("printable(%q) = %q, want %q", c.in, got, c.want)
 		}
 	}
-	if got, want := short("日本語文字", 3), "日本…"; got != want {
-		t.Errorf("short = %q, want %q", got, want)
+	for _, c := range []struct {
+		in   string
+		most int
+		want string
+	}{
+		{"日本語文字", 10, "日本語文字"}, {"日本語文字", 9, "日本語文…"}, {"日本語文字", 6, "日本…"}, {"plain", 5, "plain"}, {"plain", 4, "pla…"}, {"plain", 0, "plain"},
+		{"cafe\u0301s", 5, "cafe\u0301s"}, {"✅ done", 6, "✅ do…"}, {"🚀🚀", 3, "🚀…"},
+	} {
+		if got := short(c.in, c.most); got != c.want {
+			t.Errorf("short(%q, %d) = %q, want %q", c.in, c.most, got, c.want)
+		}
+	}
+	for d, want := range map[time.Duration]string{-time.Second: "0s", 59400 * time.Millisecond: "59s", 59600 * time.Millisecond: "1m", time.Hour - time.Second: "59m",
+		time.Hour: "1h0m", 100 * time.Minute: "1h40m", 47*time.Hour + 59*time.Minute: "47h59m", 48 * time.Hour: "2d"} {
+		if got := age(d); got != want {
+			t.Errorf("age(%v) = %q, want %q", d, got, want)
+		}
+	}
+	today := time.Now()
+	if got, want := clock(today), today.Format("15:04:05 MST"); got != want {
+		t.Errorf("clock of today = %q, want %q", got, want)
+	}
+	if old := today.AddDate(0, 0, -3); clock(old) != old.Format("2006-01-02 15:04:05 MST") {
+		t.Errorf("clock of three days ago = %q, want its date", clock(old))
 	}
 	if got, want := shellWord("/w/it's $x"), `'/w/it'\''s $x'`; got != want {
 		t.Errorf("shellWord = %s, want %s", got, want)

@@ -29,6 +29,9 @@ var update = flag.Bool("update", false, "write the golden files anew")
 var place struct{ bin, work string }
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "daemon" {
+		os.Exit(0) // a command that a test runs in its own process found no daemon, and takes this for the program
+	}
 	flag.Parse()
 	dir, err := os.MkdirTemp("", "bl")
 	if err != nil {
@@ -264,5 +267,15 @@ func stopDaemon(state string) {
 		return
 	}
 	_ = syscall.Kill(st.PID, syscall.SIGTERM) // gone already: then the next line ends at once
-	wait(func() bool { _, err := daemonStatus(state); return err != nil })
+	wait(func() bool { return unlocked(strings.TrimSuffix(st.Socket, ".sock") + ".lock") })
+}
+
+// unlocked says whether nobody holds a lock file: the daemon's end, after its last write.
+func unlocked(name string) bool {
+	f, err := os.Open(name)
+	if err != nil {
+		return true // gone with its folder
+	}
+	defer f.Close() // only read; lets the lock go again
+	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
 }

@@ -30,6 +30,9 @@ func printStatus(w io.Writer, st daemon.Status) {
 	} else {
 		line("store", "well, %s taken since the start", count(int(st.Counts["checkpoints"]), "checkpoint"))
 	}
+	if most := st.Counts["kept_most"]; most > 0 {
+		line("kept", "%.1f MB of all sessions, at most %.0f MB", float64(st.Counts["kept_bytes"])/1e6, float64(most)/1e6)
+	}
 	for _, s := range st.Breaker.Aside {
 		line("set aside", "%s after %s: %s", s.Session, count(s.Failures, "failure"), s.Reason)
 	}
@@ -48,6 +51,10 @@ func printStatus(w io.Writer, st daemon.Status) {
 	}
 	if n := st.Counts["dropped"]; n > 0 {
 		line("LOST", "%s dropped", count(int(n), "event"))
+	}
+	if len(st.Sessions) == 0 {
+		fmt.Fprintln(w, "no session is active; belay list has those of before")
+		return
 	}
 	printSessions(w, st.Sessions)
 }
@@ -81,8 +88,8 @@ func printBlock(w io.Writer, s lookup.SessionStatus, cols int) {
 	if title == "" {
 		title = "(nothing said yet)"
 	}
-	facts := fmt.Sprintf("%s, checkpoint %s, at risk: %s", count(s.MessageCount, "round"), newest(s), risk(s.AtRisk))
-	fmt.Fprintf(w, "\n%s %s\n", printable(s.Agent), printable(fullID(s))) // never cut: it is there to be copied
+	facts := fmt.Sprintf("at risk: %s; %s, checkpoint %s", risk(s.AtRisk), count(s.MessageCount, "round"), newest(s)) // what matters first: the rest may be cut
+	fmt.Fprintf(w, "\n%s %s\n", printable(s.Agent), printable(fullID(s)))                                             // never cut: it is there to be copied
 	fmt.Fprintln(w, short(fmt.Sprintf("  %s, %s: %s", s.State, lastEvent(s), printable(title)), cols))
 	fmt.Fprintln(w, short("  "+facts, cols))
 }
@@ -91,7 +98,7 @@ func lastEvent(s lookup.SessionStatus) string {
 	if s.LastEvent.IsZero() {
 		return "no event"
 	}
-	return fmt.Sprintf("%s (%s)", ago(s.LastEvent), s.LastEvent.Local().Format("Jan 2 15:04"))
+	return fmt.Sprintf("%s (%s)", ago(s.LastEvent), s.LastEvent.Local().Format("Jan 2 15:04 MST"))
 }
 
 func fullID(s lookup.SessionStatus) string {
@@ -140,7 +147,14 @@ func printSession(w io.Writer, s lookup.SessionStatus) {
 	}
 }
 
-func clock(t time.Time) string { return t.Local().Format("15:04:05") }
+// clock is a time of this day, or else with its date.
+func clock(t time.Time) string {
+	t = t.Local()
+	if day := time.Now().Format(time.DateOnly); t.Format(time.DateOnly) != day {
+		return t.Format("2006-01-02 15:04:05 MST")
+	}
+	return t.Format("15:04:05 MST")
+}
 
 func newest(s lookup.SessionStatus) string {
 	if s.Checkpoint == 0 {

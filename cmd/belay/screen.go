@@ -87,16 +87,50 @@ func warnPlanted(w io.Writer, list []string) {
 	}
 }
 
-// short cuts a text to so many characters. 0 is no limit.
+// short cuts a text to so many columns. 0 is no limit.
 func short(s string, most int) string {
-	r := []rune(s)
-	if most <= 0 || len(r) <= most {
+	if most <= 0 || columns(s) <= most {
 		return s
 	}
-	return string(r[:most-1]) + "…"
+	used := 0
+	for i, r := range s {
+		if used += runeColumns(r); used > most-1 {
+			return s[:i] + "…"
+		}
+	}
+	return s
 }
 
-// wrap breaks a text at spaces into lines of at most so many characters, where its words are not longer.
+// columns is how much of a terminal's line a text takes.
+func columns(s string) int {
+	n := 0
+	for _, r := range s {
+		n += runeColumns(r)
+	}
+	return n
+}
+
+// twoColumns are the characters that terminals draw in two columns: the scripts of East Asia with their signs, and emoji.
+// Blocks are taken whole: a line that is cut a little early is no harm, one that breaks is.
+var twoColumns = &unicode.RangeTable{
+	R16: []unicode.Range16{{Lo: 0x1100, Hi: 0x115f, Stride: 1}, {Lo: 0x2600, Hi: 0x27bf, Stride: 1}, {Lo: 0x2e80, Hi: 0xa4cf, Stride: 1}, {Lo: 0xac00, Hi: 0xd7a3, Stride: 1},
+		{Lo: 0xf900, Hi: 0xfaff, Stride: 1}, {Lo: 0xfe30, Hi: 0xfe6f, Stride: 1}, {Lo: 0xff00, Hi: 0xff60, Stride: 1}, {Lo: 0xffe0, Hi: 0xffe6, Stride: 1}},
+	R32: []unicode.Range32{{Lo: 0x1f000, Hi: 0x1faff, Stride: 1}, {Lo: 0x20000, Hi: 0x3fffd, Stride: 1}},
+}
+
+func runeColumns(r rune) int {
+	switch {
+	case r < 0x300:
+		return 1
+	case unicode.In(r, unicode.Mn, unicode.Me):
+		return 0
+	case unicode.Is(twoColumns, r):
+		return 2
+	}
+	return 1
+}
+
+// wrap breaks a text at spaces into lines of at most so many columns, where its words are not longer.
 func wrap(s string, most int) []string {
 	var lines []string
 	line := ""
@@ -104,7 +138,7 @@ func wrap(s string, most int) []string {
 		switch {
 		case line == "":
 			line = word
-		case len([]rune(line))+1+len([]rune(word)) > most:
+		case columns(line)+1+columns(word) > most:
 			lines = append(lines, line)
 			line = word
 		default:
@@ -131,13 +165,13 @@ func ago(t time.Time) string {
 }
 
 func age(d time.Duration) string {
-	switch {
-	case d < 0:
-		return "0s"
+	switch d = max(d.Round(time.Second), 0); {
 	case d < time.Minute:
-		return d.Round(time.Second).String()
+		return d.String()
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
 	case d < 48*time.Hour:
-		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+		return fmt.Sprintf("%dh%dm", int(d.Hours()), int(d.Minutes())%60)
 	}
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }

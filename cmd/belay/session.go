@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"belay/checkpoint"
 	"belay/internal/agent"
 	"belay/internal/agent/all"
-	"belay/internal/index"
 	"belay/internal/lookup"
 	"belay/internal/statedir"
 )
@@ -33,18 +31,6 @@ func (f *sessionFlags) add(cmd *cobra.Command, a *app) {
 	cmd.Flags().StringVar(&f.workspace, "workspace", "", "folder that the agent works in (default: the current one)")
 	completeFlag(cmd, "agent", completeAgents)
 	completeFlag(cmd, "session", a.completeSessions)
-}
-
-type completer = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
-
-func completeFlag(cmd *cobra.Command, name string, fn completer) {
-	if err := cmd.RegisterFlagCompletionFunc(name, fn); err != nil {
-		panic(err) // no such flag: a broken invariant
-	}
-}
-
-func completeAgents(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	return agentNames(), cobra.ShellCompDirectiveNoFileComp
 }
 
 func agentNames() []string {
@@ -98,21 +84,4 @@ func (a *app) elsewhere(ctx context.Context, f sessionFlags, err error) error {
 		return err
 	}
 	return &coded{err, exitNotFound, "There is one of that id in another folder: --agent " + shellWord(list[0].Agent) + " --workspace " + shellWord(list[0].Workspace)}
-}
-
-// completeSessions offers the ids of known sessions to the shell.
-func (a *app) completeSessions(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	f, err := a.folder()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	all, err := index.Of(f.Dir).States(cmd.Context())
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	var ids []string
-	for _, s := range lookup.Listed(all, statedir.Name{}, 50, false, time.Now()) {
-		ids = append(ids, printable(s.SessionID)+"\t"+printable(s.Agent+": "+s.Title))
-	}
-	return ids, cobra.ShellCompDirectiveNoFileComp
 }

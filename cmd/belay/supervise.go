@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"strings"
 	"time"
 
@@ -60,6 +61,28 @@ TasksMax=256
 [Install]
 WantedBy=default.target
 `
+
+// supervisors are those that the daemon can be run by, the one of this system first.
+func supervisors() []string {
+	if runtime.GOOS == "darwin" {
+		return []string{"launchd", "systemd"}
+	}
+	return []string{"systemd", "launchd"}
+}
+
+// printSupervision writes what one of them reads.
+func printSupervision(w io.Writer, by string, c *config.Config) error {
+	root, err := config.StateDir(c.StateDir, os.Getenv)
+	switch {
+	case err != nil:
+		return err
+	case by == "systemd":
+		return printUnit(w, c, root)
+	case by == "launchd":
+		return printAgent(w, root)
+	}
+	return &usage{what: fmt.Sprintf("--print-unit %q: systemd or launchd", by)}
+}
 
 // printUnit writes a systemd user unit for this program and this state folder.
 func printUnit(w io.Writer, c *config.Config, root string) error {

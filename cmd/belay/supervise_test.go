@@ -1,11 +1,13 @@
 package main
 
 import (
+	"encoding/xml"
 	"errors"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -125,6 +127,39 @@ func TestPrintUnit(t *testing.T) {
 		cmd.Env = append(h.env(), "XDG_RUNTIME_DIR="+t.TempDir())
 		if out, err := cmd.CombinedOutput(); err != nil || strings.Contains(string(out), "belay.service") {
 			t.Errorf("systemd-analyze: %v: %s\n%s", err, out, unit)
+		}
+	}
+}
+
+// TestPrintAgent: the property list is XML of the form that launchd reads, for a state folder of any name.
+func TestPrintAgent(t *testing.T) {
+	h := newHome(t)
+	for _, folder := range []string{h.state(), filepath.Join(string(h), "a b <c> & \"d\" 'e' ü")} {
+		var list struct {
+			Keys    []string `xml:"dict>key"`
+			Program []string `xml:"dict>array>string"`
+			Inner   []struct {
+				Keys   []string `xml:"key"`
+				Values []string `xml:"string"`
+			} `xml:"dict>dict"`
+		}
+		text := h.run(t, "belay", "", "daemon", "--print-unit=launchd", "--state-dir", folder)
+		if err := xml.Unmarshal([]byte(text), &list); err != nil {
+			t.Fatalf("%v:\n%s", err, text)
+		}
+		if want := []string{filepath.Join(place.bin, "belay"), "daemon"}; !slices.Equal(list.Program, want) {
+			t.Errorf("it runs %q, want %q", list.Program, want)
+		}
+		if len(list.Inner) != 2 || !slices.Equal(list.Inner[0].Keys, []string{"BELAY_STATE_DIR"}) || !slices.Equal(list.Inner[0].Values, []string{folder}) {
+			t.Errorf("its environment is %+v, want BELAY_STATE_DIR=%s", list.Inner, folder)
+		}
+		for _, key := range []string{"Label", "RunAtLoad", "KeepAlive", "ThrottleInterval"} {
+			if !slices.Contains(list.Keys, key) {
+				t.Errorf("no %s in:\n%s", key, text)
+			}
+		}
+		if _, err := os.Lstat(folder); err == nil {
+			t.Error("printing it made the state folder")
 		}
 	}
 }

@@ -150,6 +150,16 @@ func KeyDir(getenv func(string) string) string {
 	return filepath.Join(base, "belay", "keys")
 }
 
+// BinDir is where the programs are copied to for hooks: $XDG_DATA_HOME/belay/bin, else ~/.local/share/belay/bin; empty when there
+// is no home. It is so on macOS, too: the folder that is usual there has a space in its name, and hooks are shell commands.
+func BinDir(getenv func(string) string) string {
+	base := xdg(getenv, "XDG_DATA_HOME", ".local/share")
+	if base == "" {
+		return ""
+	}
+	return filepath.Join(base, "belay", "bin")
+}
+
 // Lookup gives a function like os.Getenv over a list like os.Environ's.
 func Lookup(environ []string) func(string) string {
 	return func(name string) string {

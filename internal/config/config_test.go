@@ -324,6 +324,14 @@ func TestPairsGoBackTogether(t *testing.T) {
 	}
 }
 
+func TestBinDir(t *testing.T) {
+	for env, want := range map[string]string{"HOME=/h": "/h/.local/share/belay/bin", "XDG_DATA_HOME=/d": "/d/belay/bin", "HOME=.": "", "XDG_DATA_HOME=d": ""} {
+		if got := BinDir(Lookup([]string{env})); got != want {
+			t.Errorf("%s: %q, want %q", env, got, want)
+		}
+	}
+}
+
 func TestPlaces(t *testing.T) {
 	for _, c := range []struct {
 		name  string
