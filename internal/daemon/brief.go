@@ -91,7 +91,7 @@ func isNew(s *checkpoint.State, start string) bool {
 	case recovery.StartClear, recovery.StartCompact, recovery.StartResume, recovery.StartFork:
 		return false
 	}
-	return len(s.Messages) <= 1 && s.Rounds == 0 && s.LastNumber == 0 && s.Deaths == 0 && s.Skipped == 0 && s.Given == nil
+	return len(s.Messages) <= 1 && s.Rounds == 0 && s.Deaths == 0 && s.Skipped == 0 && s.Given == nil
 }
 
 // choose looks for the proven predecessor of a new session.

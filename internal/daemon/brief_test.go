@@ -172,6 +172,23 @@ func TestPredecessorIsProven(t *testing.T) {
 	}
 }
 
+// TestACheckpointOfNothingMakesASessionNoOlder: an agent that beats for itself has checkpoints before its person says a word.
+func TestACheckpointOfNothingMakesASessionNoOlder(t *testing.T) {
+	home(t)
+	r, cwd := start(t, tempDir(t)), tempDir(t)
+	r.hook(os.Getpid(), startOf(sessionB, "startup", cwd))
+	for _, body := range []string{`{"kind":"prompt","text":"beat","aside":true}`, `{"kind":"tool-start","call":"c1","name":"Read"}`, `{"kind":"tool-end","call":"c1"}`, `{"kind":"stop","aside":true}`} {
+		if reply, _ := r.do(wire.Request{Op: "event", Agent: "claude-code", Session: sessionB, Body: []byte(body)}, nil); !reply.OK {
+			t.Fatalf("%s: got %+v", body, reply)
+		}
+	}
+	until(t, "a checkpoint of it is there", func() bool { return len(r.checkpoints("claude-code", sessionB)) == 1 })
+	r.crashed(sessionA, cwd)
+	if _, text := r.hook(os.Getpid(), startOf(sessionB, "startup", cwd)); !strings.Contains(text, "deploy the thing for "+sessionA) {
+		t.Errorf("the session in which nothing was said was not told of the one that died:\n%s", text)
+	}
+}
+
 func TestO08TwoDeadSessionsAreListedWithoutContent(t *testing.T) {
 	home(t)
 	r, cwd := start(t, tempDir(t)), tempDir(t)

@@ -308,12 +308,8 @@ func (d *Daemon) load(key checkpoint.Key, last uint64) *checkpoint.State {
 			return checkpoint.NewState(key)
 		}
 	}
-	c, ok := soon(d, func() *checkpoint.Checkpoint { return d.newest(key, s.LastNumber) }, func(*checkpoint.Checkpoint) {})
-	if !ok {
-		d.log.Warn("the store does not answer; a session goes on without its newest checkpoint", zap.Stringer("session", key))
-	}
-	if c != nil && c.State.Seq > last {
-		s = c.Restore() // it was taken while the journal's disk failed, and is all that holds what came then
+	if c := d.newest(key, s.LastNumber); c != nil && c.State.Seq > last {
+		s = c.Restore() // it was taken while the journal's disk failed, and is all that holds what came then: it is waited for
 	}
 	if s.Seq > last {
 		// The journal lost what the state holds, and its numbers start again below. The file must say so before they do:

@@ -43,7 +43,7 @@ func (s *session) readOlder() {
 	o.reading, o.again = true, false
 	cursor, workspace := o.cursor, s.state.Workspace
 	s.work.Go(func() {
-		b, err := s.fetch(o.source, o.path, cursor, workspace)
+		b, _, err := s.fetch(o.source, o.path, cursor, workspace)
 		s.do(s.d.life, func() { s.tookOlder(o, b, err) })
 	})
 }

@@ -79,24 +79,26 @@ func (s *session) read() {
 	f.reading, f.again = true, false
 	source, path, cursor, workspace := f.source, f.opened, s.state.Cursor, s.state.Workspace
 	s.work.Go(func() {
-		b, err := s.fetch(source, path, cursor, workspace)
-		s.do(s.d.life, func() { s.took(path, b, err) })
+		b, ours, err := s.fetch(source, path, cursor, workspace)
+		s.do(s.d.life, func() { s.took(path, b, ours, err) })
 	})
 }
 
-// fetch reads on in one of the session's files, outside its goroutine. What the file tells of other sessions goes to those.
-func (s *session) fetch(source checkpoint.Transcript, path string, cursor checkpoint.Cursor, workspace string) (b checkpoint.Batch, err error) {
+// fetch reads on in one of the session's files, outside its goroutine. What the file tells of other sessions goes to those; ours
+// says that records of the agent's were found, whichever session they are of.
+func (s *session) fetch(source checkpoint.Transcript, path string, cursor checkpoint.Cursor, workspace string) (b checkpoint.Batch, ours bool, err error) {
 	err = errPanic
 	s.d.safely("read "+path, func() {
 		b, err = source.Read(s.d.life, cursor, checkpoint.ReadOptions{})
 	})
+	ours = err == nil && len(b.Entries) > 0
 	if err == nil {
 		err = s.passOn(&b, workspace)
 	}
 	if err == nil {
 		err = s.passDown(b, workspace)
 	}
-	return b, err
+	return b, ours, err
 }
 
 // passOn gives the records of other sessions to those: a record belongs to the session that it names, whatever file it is in.
@@ -161,12 +163,13 @@ func parts(list []checkpoint.Entry) [][]checkpoint.Entry {
 }
 
 // took folds in what a reader brought.
-func (s *session) took(path string, b checkpoint.Batch, err error) {
+func (s *session) took(path string, b checkpoint.Batch, ours bool, err error) {
 	s.file.reading = false
 	if path != s.state.Transcript {
 		s.read() // the hooks named another file meanwhile
 		return
 	}
+	s.file.ours = s.file.ours || ours
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil // not there yet, or not any more: the events and the mirror stand
 	}
@@ -198,7 +201,6 @@ func (s *session) entries(b checkpoint.Batch) {
 		return
 	}
 	all := b.Entries
-	s.file.ours = s.file.ours || len(all) > 0
 	list := parts(all)
 	for i := 0; i+1 < len(list); i++ {
 		s.note(checkpoint.Event{Kind: checkpoint.EventEntries, Entries: list[i], First: b.First})
@@ -211,7 +213,8 @@ func (s *session) entries(b checkpoint.Batch) {
 	}
 }
 
-// copy brings the mirror of a file in which a record of the agent's was found up to date, one step at a time, and puts it on stable storage at most once a second.
+// copy brings the mirror of a file in which a record of the agent's was found up to date, one step at a time, and puts it on
+// stable storage at most once a second.
 func (s *session) copy() {
 	f := &s.file
 	if f.mirror == nil || !f.ours { // what a hook names may be any file of the user's
