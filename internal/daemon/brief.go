@@ -174,7 +174,7 @@ func (d *Daemon) candidates(ctx context.Context, self checkpoint.Key, workspace 
 	for _, s := range d.active() {
 		active[s.folder] = true
 		f := s.face.Load()
-		if s.key.Agent != self.Agent || s.key == self || f.workspace != workspace || f.blank {
+		if s.key == self || f.workspace != workspace || f.blank {
 			continue
 		}
 		dead, looked := gone[f.runs]
@@ -184,7 +184,9 @@ func (d *Daemon) candidates(ctx context.Context, self checkpoint.Key, workspace 
 			gone[f.runs] = dead
 		}
 		if dead {
-			unsure = append(unsure, s)
+			if s.key.Agent == self.Agent { // another agent's dead are nothing to this one; its living may be the one that goes on
+				unsure = append(unsure, s)
+			}
 			continue
 		}
 		list = append(list, recovery.Candidate{Key: s.key, Workspace: workspace, Alive: true})

@@ -172,6 +172,25 @@ func TestPredecessorIsProven(t *testing.T) {
 	}
 }
 
+// TestNothingIsProvenBesideTheLivingOfAnyAgent: the one that goes on may be another agent's.
+func TestNothingIsProvenBesideTheLivingOfAnyAgent(t *testing.T) {
+	home(t)
+	r, cwd := start(t, tempDir(t)), tempDir(t)
+	codex := func(session string) {
+		t.Helper()
+		hook := wire.Request{Op: "hook", Agent: "codex", Event: "SessionStart", PID: os.Getpid()}
+		if reply, _ := r.do(hook, mustJSON(t, startOf(session, "startup", cwd))); !reply.OK {
+			t.Fatalf("another agent's start: %+v", reply)
+		}
+	}
+	codex(sessionC)
+	r.crashed(sessionA, cwd)
+	_, text := r.hook(os.Getpid(), startOf(sessionB, "startup", cwd))
+	if !strings.Contains(text, sessionA) || strings.Contains(text, "deploy the thing") {
+		t.Errorf("beside a living session of another agent, got\n%s\nwant a list that names %s, without its content", text, sessionA)
+	}
+}
+
 // TestACheckpointOfNothingMakesASessionNoOlder: an agent that beats for itself has checkpoints before its person says a word.
 func TestACheckpointOfNothingMakesASessionNoOlder(t *testing.T) {
 	home(t)

@@ -77,12 +77,17 @@ func TestQuietCompaction(t *testing.T) {
 	hook("SessionStart", `,"source":"startup"`)
 	hook("BeforeAgent", `,"prompt":"please start the work"`)
 	hook("AfterAgent", `,"prompt":"please start the work","prompt_response":"done"`)
-	until(t, "first sight", func() bool { return len(r.checkpoints("gemini", sessionA)) > 0 })
+	until(t, "the file is read", func() bool { // before or after the first prompt's hook
+		cursor, ok := ask(t.Context(), r.d.session(findKey(t, r, sessionA)), func(s *session) checkpoint.Cursor { return s.state.Cursor })
+		return ok && cursor != ""
+	})
 	appendLines(t, path, `{"$set":{"messages":[`+geminiLine("s", "user", "<state_snapshot>all</state_snapshot>", "20")+","+
 		geminiLine("t", "gemini", "Got it. Thanks for the additional context!", "20")+`]}}`)
-	until(t, "the boundary forces a checkpoint", func() bool {
-		full, _ := ask(t.Context(), r.d.session(findKey(t, r, sessionA)), func(s *session) *checkpoint.Taken { return s.state.LastFull })
-		return full != nil && full.Cause == checkpoint.CauseCompaction
+	until(t, "the boundary is in a FULL", func() bool { // its own, or that of the first sight
+		in, _ := ask(t.Context(), r.d.session(findKey(t, r, sessionA)), func(s *session) bool {
+			return s.state.Boundary != 0 && s.state.OwedFull == "" && s.state.LastFull != nil
+		})
+		return in
 	})
 	if got := hook("BeforeAgent", `,"prompt":"go on"`); !strings.Contains(got, "please start the work") {
 		t.Errorf("the next prompt carries %q, want the person's words from before the boundary", got)
