@@ -145,6 +145,7 @@ func TestLibrariesLiveInOnePackage(t *testing.T) {
 		"github.com/klauspost/compress":  {"belay/internal/mirror", "belay/internal/agent"},                       // some agents compress their transcripts
 		"github.com/gofrs/flock":         {"belay/internal/daemon", "belay/internal/intake"},                      // both sides of the one lock
 		"github.com/schollz/progressbar": {"belay/cmd/belay", "belay/scripts"},                                    // programs with a screen
+		"github.com/rivo/uniseg":         {"belay/cmd/belay"},                                                     // how wide a text is on a screen
 		"golang.org/x/term":              {"belay/cmd/belay", "belay/scripts", "belay/internal/runner"},           // likewise; the last puts back a killed agent's modes
 		"go.uber.org/zap/zapcore":        {"belay/cmd/belay"},                                                     // the log is built in one place
 		"go.uber.org/zap":                {"belay"},                                                               // *zap.Logger may appear anywhere

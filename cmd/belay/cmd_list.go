@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"belay/internal/index"
 	"belay/internal/lookup"
 	"belay/internal/statedir"
 )
@@ -39,7 +38,7 @@ Exit codes: 0 listed, 1 failed, 2 wrong flags.`,
 				return err
 			}
 			name := statedir.Name{Agent: agentName, Workspace: realFolder(workspace)}
-			all, err := index.Of(folder.Dir).States(cmd.Context())
+			all, err := folder.All(cmd.Context())
 			if err != nil {
 				return err
 			}

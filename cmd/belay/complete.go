@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"belay/internal/agent/all"
-	"belay/internal/index"
 	"belay/internal/lookup"
 	"belay/internal/statedir"
 )
@@ -150,7 +149,7 @@ func (a *app) completeSessions(cmd *cobra.Command, _ []string, _ string) ([]stri
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	all, err := index.Of(f.Dir).States(cmd.Context())
+	all, err := f.All(cmd.Context())
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

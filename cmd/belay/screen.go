@@ -10,6 +10,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
+	"github.com/rivo/uniseg"
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
@@ -87,48 +88,26 @@ func warnPlanted(w io.Writer, list []string) {
 	}
 }
 
-// short cuts a text to so many columns. 0 is no limit.
+// short cuts a text to so many columns, and no character in two. 0 is no limit.
 func short(s string, most int) string {
 	if most <= 0 || columns(s) <= most {
 		return s
 	}
-	used := 0
-	for i, r := range s {
-		if used += runeColumns(r); used > most-1 {
-			return s[:i] + "…"
+	var kept strings.Builder
+	for rest, state, left := s, -1, most-1; rest != ""; {
+		var cluster string
+		var wide int
+		cluster, rest, wide, state = uniseg.FirstGraphemeClusterInString(rest, state)
+		if left -= wide; left < 0 {
+			break
 		}
+		kept.WriteString(cluster)
 	}
-	return s
+	return kept.String() + "…"
 }
 
 // columns is how much of a terminal's line a text takes.
-func columns(s string) int {
-	n := 0
-	for _, r := range s {
-		n += runeColumns(r)
-	}
-	return n
-}
-
-// twoColumns are the characters that terminals draw in two columns: the scripts of East Asia with their signs, and emoji.
-// Blocks are taken whole: a line that is cut a little early is no harm, one that breaks is.
-var twoColumns = &unicode.RangeTable{
-	R16: []unicode.Range16{{Lo: 0x1100, Hi: 0x115f, Stride: 1}, {Lo: 0x2600, Hi: 0x27bf, Stride: 1}, {Lo: 0x2e80, Hi: 0xa4cf, Stride: 1}, {Lo: 0xac00, Hi: 0xd7a3, Stride: 1},
-		{Lo: 0xf900, Hi: 0xfaff, Stride: 1}, {Lo: 0xfe30, Hi: 0xfe6f, Stride: 1}, {Lo: 0xff00, Hi: 0xff60, Stride: 1}, {Lo: 0xffe0, Hi: 0xffe6, Stride: 1}},
-	R32: []unicode.Range32{{Lo: 0x1f000, Hi: 0x1faff, Stride: 1}, {Lo: 0x20000, Hi: 0x3fffd, Stride: 1}},
-}
-
-func runeColumns(r rune) int {
-	switch {
-	case r < 0x300:
-		return 1
-	case unicode.In(r, unicode.Mn, unicode.Me):
-		return 0
-	case unicode.Is(twoColumns, r):
-		return 2
-	}
-	return 1
-}
+func columns(s string) int { return uniseg.StringWidth(s) }
 
 // wrap breaks a text at spaces into lines of at most so many columns, where its words are not longer.
 func wrap(s string, most int) []string {

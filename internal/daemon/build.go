@@ -138,26 +138,14 @@ func (d *Daemon) pruneTo(ctx context.Context, key checkpoint.Key, p checkpoint.P
 }
 
 // adopt folds in the checkpoints that reached the store while the journal did not hear of it any more: the last daemon ended
-// between the two. What they hold is not taken again. A store that hangs holds up no event: they are folded in later.
+// between the two. What they hold is not taken again.
 func (s *session) adopt() {
-	last := s.state.LastNumber
-	look := func() (found []checkpoint.Taken) {
-		s.d.safely(s.key.String(), func() { found = s.unheard(last) })
-		return found
-	}
-	if found, ok := soon(s.d, look, func(found []checkpoint.Taken) { s.do(s.d.life, func() { s.hear(found) }) }); ok {
-		s.d.safely(s.key.String(), func() { s.hear(found) })
-	}
-}
-
-// unheard reads the checkpoints above a number, oldest first.
-func (s *session) unheard(last uint64) (found []checkpoint.Taken) {
 	list, err := s.d.store.List(s.d.life, s.key)
 	if err != nil {
-		return nil // the store's fault is told by the next write; a number that is taken is passed then
+		return // the store's fault is told by the next write; a number that is taken is passed then
 	}
-	for _, m := range slices.Backward(list) {
-		if m.Number <= last {
+	for _, m := range slices.Backward(list) { // oldest first
+		if m.Number <= s.state.LastNumber {
 			continue
 		}
 		data, err := s.d.store.Get(s.d.life, s.key, m.Number)
@@ -169,17 +157,8 @@ func (s *session) unheard(last uint64) (found []checkpoint.Taken) {
 			s.d.log.Warn("a checkpoint of which the journal does not know", zap.Stringer("session", s.key), zap.Uint64("number", m.Number), zap.Error(err))
 			continue
 		}
-		found = append(found, c.Taken())
-	}
-	return found
-}
-
-// hear folds checkpoints in that are newer than what the session knows by now.
-func (s *session) hear(found []checkpoint.Taken) {
-	for _, t := range found {
-		if t.Number > s.state.LastNumber {
-			s.note(checkpoint.Event{Kind: checkpoint.EventCheckpoint, Taken: &t})
-		}
+		t := c.Taken()
+		s.note(checkpoint.Event{Kind: checkpoint.EventCheckpoint, Taken: &t})
 	}
 }
 

@@ -82,10 +82,10 @@ type Daemon struct {
 }
 
 type counters struct {
-	events, taken, badFrames, cutFrames, refused, putOut, dropped, lost, panics, ticks, hanging atomic.Int64
-	draining                                                                                    atomic.Bool
-	decisions                                                                                   sync.Map // code -> *atomic.Int64
-	lastLive                                                                                    atomic.Int64
+	events, taken, badFrames, cutFrames, refused, putOut, dropped, lost, panics, ticks atomic.Int64
+	draining                                                                           atomic.Bool
+	decisions                                                                          sync.Map // code -> *atomic.Int64
+	lastLive                                                                           atomic.Int64
 }
 
 // New checks the options; nothing is opened before Run.

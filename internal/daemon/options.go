@@ -86,7 +86,6 @@ type times struct {
 	retryFirst   time.Duration // after a failed checkpoint
 	retryLongest time.Duration
 	roomBudget   time.Duration // for making room in the total before a checkpoint
-	glance       time.Duration // for a look into the store when a session wakes
 	spoolRetry   time.Duration // after a drain that left events because the journal's disk fails
 }
 
@@ -96,7 +95,6 @@ func usualTimes() times {
 		procsAfter: time.Second, quietChain: 2 * time.Minute, briefBudget: 800 * time.Millisecond, readyBudget: 30 * time.Second,
 		frameBudget: 30 * time.Second, writeBudget: 10 * time.Second, retryFirst: time.Second, retryLongest: 30 * time.Second,
 		spoolRetry: 30 * time.Second, roomBudget: 30 * time.Second,
-		glance: 250 * time.Millisecond,
 	}
 }
 

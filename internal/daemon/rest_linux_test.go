@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -41,6 +42,27 @@ func TestAtRest(t *testing.T) {
 	until(t, "the session leaves", func() bool { return len(r.d.active()) == 0 })
 	until(t, "they are given back again", func() bool { return filePages(t) < before*2/3 })
 	t.Logf("%d KB after an event, %d KB at rest again", used, filePages(t))
+}
+
+// What is relocated at its start (-buildmode=pie, as distributions build) would end at the first page that it lost.
+func TestOnlyAFixedProgramGivesPagesBack(t *testing.T) {
+	for _, c := range []struct {
+		name, head string
+		want       bool
+	}{
+		{"at a fixed place", "\x7fELF\x02\x01\x01" + strings.Repeat("\x00", 9) + "\x02\x00", true},
+		{"relocated", "\x7fELF\x02\x01\x01" + strings.Repeat("\x00", 9) + "\x03\x00", false},
+		{"cut short", "\x7fELF", false},
+		{"no ELF", "#!/bin/sh\necho \x02\x00\x02\x00\x02\x00", false},
+	} {
+		path := filepath.Join(t.TempDir(), "program")
+		if err := os.WriteFile(path, []byte(c.head), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := isFixed(path); got != c.want {
+			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
+		}
+	}
 }
 
 func TestSpan(t *testing.T) {

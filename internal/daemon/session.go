@@ -84,7 +84,7 @@ func (s *session) run(ctx context.Context) {
 		s.d.log.Debug("sweep left-over files", zap.Stringer("session", s.key), zap.Error(err))
 	}
 	if !s.fresh { // of a new session there is none: its first hook waits for this
-		s.adopt()
+		s.d.safely(s.key.String(), s.adopt)
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -90,35 +90,6 @@ func (l *lateStore) Close() error {
 	return nil
 }
 
-// soon gives what f gives, unless that takes longer than anybody who waits for a session may be kept: then late gets it,
-// whenever it comes. While one look hangs the others are hardly waited for: a thousand sessions may wake at a start.
-func soon[T any](d *Daemon, f func() T, late func(T)) (got T, ok bool) {
-	wait := d.times.glance
-	if d.counts.hanging.Load() > 0 {
-		wait /= 50
-	}
-	result, over := make(chan T), make(chan struct{})
-	d.wait.Go(func() {
-		got := f()
-		select {
-		case result <- got:
-		case <-over:
-			d.counts.hanging.Add(-1)
-			late(got)
-		}
-	})
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case got = <-result:
-		return got, true
-	case <-timer.C:
-		d.counts.hanging.Add(1)
-		close(over)
-		return got, false
-	}
-}
-
 func (d *Daemon) openFiles() (checkpoint.Store, error) {
 	return filestore.Open(d.opt.FS, d.opt.StateDir)
 }

@@ -65,8 +65,7 @@ func (d Dir) Saved(ctx context.Context, path string) *checkpoint.State {
 const mostReads = 4
 
 // Steady reads saved states and the journal's later events. A segment that a daemon lets go in between is in neither, but newer
-// states are on disk then: all is read once more. read gives what the
-// journal's reader said.
+// states are on disk then: all is read once more. read gives what the journal's reader said.
 func (d Dir) Steady(read func() (journal.Report, error)) error {
 	for n := 1; ; n++ {
 		before, err := journal.Oldest(d.FS, d.Journal())

@@ -130,6 +130,20 @@ func events(frames <-chan frame) []frame {
 	}
 }
 
+// decoded is what the daemon takes from a message of the plugin's.
+func decoded(t *testing.T, f frame) agent.Incoming {
+	t.Helper()
+	body, err := json.Marshal(f.body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := New().Decode(agent.Hook{Event: f.Event, Payload: body})
+	if err != nil {
+		t.Errorf("%s: %v", f.Event, err)
+	}
+	return in
+}
+
 func names(list []frame) string {
 	var all []string
 	for _, f := range list {
@@ -167,12 +181,8 @@ console.log(JSON.stringify([first, second, beat]));
 			t.Errorf("%s: got %+v, want an id of its own and the workspace of its session", f.Event, f)
 		}
 		seen[f.ID] = true
-		body, err := json.Marshal(f.body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if in, err := New().Decode(agent.Hook{Event: f.Event, Payload: body}); err != nil || len(in.Events) != 1 {
-			t.Errorf("%s: Decode gives %v, %v, want one event", f.Event, in.Events, err)
+		if in := decoded(t, f); len(in.Events) != 1 {
+			t.Errorf("%s: Decode gives %v, want one event", f.Event, in.Events)
 		}
 	}
 	if i := slices.IndexFunc(list, func(f frame) bool { return f.Event == "agent_end" }); i >= 0 && strings.Contains(fmt.Sprint(list[i].body), "hm") {
@@ -243,14 +253,7 @@ console.log(JSON.stringify({ left: Object.values(captured).flat().length, nobody
 	}
 	var got []string
 	for _, f := range events(frames) {
-		body, err := json.Marshal(f.body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		in, err := New().Decode(agent.Hook{Event: f.Event, Payload: body})
-		if err != nil {
-			t.Errorf("%s: %v", f.Event, err)
-		}
+		in := decoded(t, f)
 		for _, e := range in.Events {
 			if e.Key.Session != "lab1" || e.Key.Workspace != "/home/u/proj" || e.Key.Account == "" {
 				t.Errorf("%s: got %+v, want the session of that state folder in its workspace", f.Event, e.Key)
@@ -347,14 +350,7 @@ console.log(all.join(" "));
 	}
 	var got []string
 	for _, f := range events(frames) {
-		body, err := json.Marshal(f.body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		in, err := New().Decode(agent.Hook{Event: f.Event, Payload: body})
-		if err != nil {
-			t.Errorf("%s: %v", f.Event, err)
-		}
+		in := decoded(t, f)
 		for _, e := range in.Events {
 			got = append(got, e.Key.Session+" "+string(e.Kind))
 		}
