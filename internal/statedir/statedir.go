@@ -180,17 +180,25 @@ type Report struct {
 
 // States reads every session that want accepts (nil: all) as it stands now.
 func (d Dir) States(ctx context.Context, want func(checkpoint.Key) bool) (map[checkpoint.Key]*checkpoint.State, Report, error) {
-	var states map[checkpoint.Key]*checkpoint.State
-	var rep Report
-	err := d.Steady(func() (_ journal.Report, err error) {
+	return d.gather(ctx, "", nil, want)
+}
+
+// gather reads the sessions that want accepts (nil: all) in folders whose names begin with prefix, and brings them up to date by
+// the journal's records that hold needle (nil: all).
+func (d Dir) gather(ctx context.Context, prefix string, needle []byte, want func(checkpoint.Key) bool) (states map[checkpoint.Key]*checkpoint.State, rep Report, err error) {
+	err = d.Steady(func() (_ journal.Report, err error) {
 		states, rep = map[checkpoint.Key]*checkpoint.State{}, Report{}
-		if err = d.eachState(func(name string) error {
+		err = d.eachState(func(name string) error {
+			if !strings.HasPrefix(filepath.Base(filepath.Dir(name)), prefix) {
+				return nil
+			}
 			if s := d.saved(ctx, name, &rep); s != nil && (want == nil || want(s.Key)) {
 				states[s.Key] = s
 			}
 			return ctx.Err()
-		}); err == nil {
-			rep.Journal, err = d.fold(ctx, states, nil, want, nil)
+		})
+		if err == nil {
+			rep.Journal, err = d.fold(ctx, states, needle, want, nil)
 		}
 		return rep.Journal, err
 	})
@@ -301,29 +309,14 @@ func within(path, folder string) bool {
 // Find reads the sessions that a name means, the newest first. With an exact session id the journal is read for that id
 // alone.
 func (d Dir) Find(ctx context.Context, n Name) ([]*checkpoint.State, Report, error) {
-	var rep Report
-	var states map[checkpoint.Key]*checkpoint.State
+	var prefix string
 	var needle []byte
 	if n.Session != "" {
+		prefix = dirPrefix(n)
 		needle, _ = json.Marshal(n.Session) // a string always has a JSON form
 	}
-	want := func(k checkpoint.Key) bool {
+	states, rep, err := d.gather(ctx, prefix, needle, func(k checkpoint.Key) bool {
 		return (n.Agent == "" || n.Agent == k.Agent) && (n.Session == "" || n.Session == k.Session)
-	}
-	err := d.Steady(func() (_ journal.Report, err error) {
-		states, rep = map[checkpoint.Key]*checkpoint.State{}, Report{}
-		if err = d.eachState(func(name string) error {
-			if n.Session != "" && !strings.HasPrefix(filepath.Base(filepath.Dir(name)), dirPrefix(n)) {
-				return nil
-			}
-			if s := d.saved(ctx, name, &rep); s != nil {
-				states[s.Key] = s
-			}
-			return ctx.Err()
-		}); err == nil {
-			rep.Journal, err = d.fold(ctx, states, needle, want, nil)
-		}
-		return rep.Journal, err
 	})
 	if err != nil {
 		return nil, rep, err
