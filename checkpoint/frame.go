@@ -6,7 +6,7 @@ import (
 )
 
 // The frame around everything that belay puts into an agent's context. The marker is a random word per brief: recovered
-// text cannot guess it, and a reader that meets the frame again in a transcript knows its own words (internal/foreign).
+// text cannot guess it, and a reader that meets the frame again in a transcript knows its own words (internal/agent/kit/payload).
 const (
 	frameOpen  = "<belay-record k=\""
 	frameClose = "</belay-record k=\""

@@ -6,13 +6,13 @@ import (
 	"belay/checkpoint"
 	"belay/checkpoint/filestore"
 	"belay/checkpoint/storetest"
-	"belay/internal/audit/audittest"
-	"belay/internal/statedir"
+	"belay/internal/state"
+	"belay/internal/state/check/checktest"
 	"belay/internal/vfs"
 )
 
 func TestFaults(t *testing.T) {
 	const root = "/home/state"
 	storetest.Faults(t, func(fsys vfs.FS) (checkpoint.Store, error) { return filestore.Open(fsys, root) },
-		func(fsys vfs.FS) []string { return audittest.Broken(statedir.Dir{Root: root, FS: fsys}) })
+		func(fsys vfs.FS) []string { return checktest.Broken(state.Dir{Root: root, FS: fsys}) })
 }

@@ -10,8 +10,8 @@ import (
 
 	"belay/checkpoint"
 	"belay/checkpoint/filestore"
-	"belay/internal/audit/audittest"
-	"belay/internal/statedir"
+	"belay/internal/state"
+	"belay/internal/state/check/checktest"
 	"belay/internal/vfs"
 	"belay/internal/vfs/vfstest"
 )
@@ -43,8 +43,8 @@ func TestT12KillsAtRandomTimes(t *testing.T) {
 			}
 			acked = max(acked, n)
 		}
-		d := statedir.Dir{Root: root, FS: vfs.OS{}}
-		for _, broken := range audittest.Kept(d, killedPolicy) {
+		d := state.Dir{Root: root, FS: vfs.OS{}}
+		for _, broken := range checktest.Kept(d, killedPolicy) {
 			t.Errorf("kill %d: %s", i, broken)
 		}
 		list, err := filestore.At(d.FS, root).List(t.Context(), killedKey)

@@ -20,8 +20,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"belay/internal/intake"
 	"belay/internal/wire"
+	"belay/internal/wire/intake"
 )
 
 // Variables that make the test binary the `belay` that the hook starts. They go on to it because of their names.

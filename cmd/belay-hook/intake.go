@@ -123,7 +123,7 @@ func fill(fd int, msg []byte, end deadline) {
 }
 
 // intakeEnv is what a daemon needs of the agent's environment: where things are, and belay's own settings. Everything else
-// stays out, because a daemon lives long and an agent's environment holds keys. internal/intake has the same rule.
+// stays out, because a daemon lives long and an agent's environment holds keys. internal/wire/intake has the same rule.
 func intakeEnv(vars environ, state string) []string {
 	keep := []string{"BELAY_INTERNAL=1"}
 	if state != "" {

@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"testing"
 
-	"belay/internal/intake"
 	"belay/internal/wire"
+	"belay/internal/wire/intake"
 	"belay/internal/wire/wiretest"
 )
 

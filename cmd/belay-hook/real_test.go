@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"belay/internal/audit/audittest"
+	"belay/internal/state/check/checktest"
 	"belay/internal/wire"
 )
 
@@ -58,7 +58,7 @@ func newWorld(t *testing.T) *world {
 			return len(left) == 0
 		})
 		if info, err := os.Stat(w.state); err == nil && info.IsDir() { // in some tests something else stands in its place
-			audittest.Whole(t, w.state)
+			checktest.Whole(t, w.state)
 		}
 		places := wire.SocketPlaces(w.state) // where the folder cannot be, locks lie beside the other place
 		names, _ := filepath.Glob(strings.TrimSuffix(places[len(places)-1], "sock") + "*")

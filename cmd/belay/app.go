@@ -18,11 +18,11 @@ import (
 	"belay/checkpoint"
 	"belay/internal/agent/all"
 	"belay/internal/config"
-	"belay/internal/index"
-	"belay/internal/intake"
-	"belay/internal/lookup"
 	"belay/internal/redact"
+	"belay/internal/state/index"
+	"belay/internal/state/query"
 	"belay/internal/wire"
+	"belay/internal/wire/intake"
 )
 
 // Groups of commands in the help.
@@ -134,12 +134,12 @@ func (a *app) root() (string, error) {
 	return config.StateDir(c.StateDir, os.Getenv)
 }
 
-func (a *app) folder() (lookup.Folder, error) {
+func (a *app) folder() (query.Folder, error) {
 	root, err := a.root()
 	if err != nil {
-		return lookup.Folder{}, err
+		return query.Folder{}, err
 	}
-	f := lookup.Open(root, all.All())
+	f := query.Open(root, all.All())
 	if err := f.Dir.Own(); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return f, err
 	}
@@ -229,7 +229,7 @@ func replyError(r wire.Reply) error {
 	}
 	err := errors.New(r.Message)
 	if code == exitNotFound {
-		err = fmt.Errorf("%s%w", withoutEnd(r.Message, lookup.ErrNotFound.Error()), lookup.ErrNotFound)
+		err = fmt.Errorf("%s%w", withoutEnd(r.Message, query.ErrNotFound.Error()), query.ErrNotFound)
 	}
 	return &coded{err, code, r.Hint}
 }

@@ -60,13 +60,13 @@ func below(p, top string) bool { return p == top || strings.HasPrefix(p, top+"/"
 // need, through any number of others, what stands above it.
 func TestArrows(t *testing.T) {
 	never := map[string][]string{
-		"belay/checkpoint":      {"belay/internal/agent", "belay/recovery", "belay/breaker", "belay/watch", "belay/heartbeat", "belay/internal/daemon", "belay/internal/wire", "net"},
-		"belay/breaker":         {"belay/internal/agent", "belay/recovery", "belay/watch", "belay/heartbeat", "belay/internal/daemon", "belay/internal/wire"},
-		"belay/watch":           {"belay/internal/agent", "belay/recovery", "belay/breaker", "belay/heartbeat", "belay/checkpoint", "belay/internal/daemon", "belay/internal/wire"},
-		"belay/heartbeat":       {"belay/internal/agent", "belay/recovery", "belay/breaker", "belay/watch", "belay/checkpoint", "belay/internal/daemon", "belay/internal/wire"},
-		"belay/recovery":        {"belay/internal/agent", "belay/breaker", "belay/watch", "belay/heartbeat", "belay/internal/daemon", "belay/internal/wire", "net"},
-		"belay/internal/lookup": {"belay/breaker", "belay/watch", "belay/heartbeat", "belay/internal/daemon", "belay/internal/wire", "net"},
-		"belay/internal/agent":  {"belay/breaker", "belay/watch", "belay/heartbeat", "belay/recovery", "belay/internal/daemon", "belay/internal/wire"},
+		"belay/checkpoint":           {"belay/internal/agent", "belay/recovery", "belay/breaker", "belay/watch", "belay/heartbeat", "belay/internal/daemon", "belay/internal/wire", "net"},
+		"belay/breaker":              {"belay/internal/agent", "belay/recovery", "belay/watch", "belay/heartbeat", "belay/internal/daemon", "belay/internal/wire"},
+		"belay/watch":                {"belay/internal/agent", "belay/recovery", "belay/breaker", "belay/heartbeat", "belay/checkpoint", "belay/internal/daemon", "belay/internal/wire"},
+		"belay/heartbeat":            {"belay/internal/agent", "belay/recovery", "belay/breaker", "belay/watch", "belay/checkpoint", "belay/internal/daemon", "belay/internal/wire"},
+		"belay/recovery":             {"belay/internal/agent", "belay/breaker", "belay/watch", "belay/heartbeat", "belay/internal/daemon", "belay/internal/wire", "net"},
+		"belay/internal/state/query": {"belay/breaker", "belay/watch", "belay/heartbeat", "belay/internal/daemon", "belay/internal/wire", "net"},
+		"belay/internal/agent":       {"belay/breaker", "belay/watch", "belay/heartbeat", "belay/recovery", "belay/internal/daemon", "belay/internal/wire"},
 	}
 	seen := map[string]bool{}
 	for _, p := range packages(t) {
@@ -90,7 +90,7 @@ func TestArrows(t *testing.T) {
 		}
 		for _, imp := range p.Imports {
 			// SQLite's library needs net for a libc of its own; our own packages of that side speak to nobody.
-			if (imp == "net" || imp == "net/http") && (below(p.ImportPath, "belay/internal/agent") || below(p.ImportPath, "belay/internal/sqlitero")) {
+			if (imp == "net" || imp == "net/http") && (below(p.ImportPath, "belay/internal/agent") || below(p.ImportPath, "belay/internal/transcript/sqlite")) {
 				t.Errorf("%s imports %s: an agent is read from disk alone", p.ImportPath, imp)
 			}
 			if below(imp, "belay/internal/daemon") && !below(p.ImportPath, "belay/cmd") && !below(p.ImportPath, "belay/scripts") {
@@ -114,7 +114,7 @@ func TestAgentsAreKnownInOnePlace(t *testing.T) {
 	for _, p := range packages(t) {
 		for _, imp := range p.Imports {
 			one, ok := strings.CutPrefix(imp, "belay/internal/agent/")
-			if !ok || one == "all" {
+			if !ok || one == "all" || below(one, "kit") {
 				continue
 			}
 			agents++
@@ -140,19 +140,19 @@ func TestLibrariesLiveInOnePackage(t *testing.T) {
 		"github.com/robfig/cron":         {"belay/heartbeat"},
 		"github.com/knadh/koanf":         {"belay/internal/config"},
 		"github.com/spf13/cobra":         {"belay/cmd/belay"},
-		"filippo.io/age":                 {"belay/internal/mirror"},
+		"filippo.io/age":                 {"belay/internal/state/mirror"},
 		"gopkg.in/natefinch/lumberjack":  {"belay/cmd/belay"},
-		"github.com/klauspost/compress":  {"belay/internal/mirror", "belay/internal/agent"},                       // some agents compress their transcripts
-		"github.com/gofrs/flock":         {"belay/internal/daemon", "belay/internal/intake"},                      // both sides of the one lock
-		"github.com/schollz/progressbar": {"belay/cmd/belay", "belay/scripts"},                                    // programs with a screen
-		"github.com/rivo/uniseg":         {"belay/cmd/belay"},                                                     // how wide a text is on a screen
-		"golang.org/x/term":              {"belay/cmd/belay", "belay/scripts", "belay/internal/runner"},           // likewise; the last puts back a killed agent's modes
-		"go.uber.org/zap/zapcore":        {"belay/cmd/belay"},                                                     // the log is built in one place
-		"go.uber.org/zap":                {"belay"},                                                               // *zap.Logger may appear anywhere
-		"golang.org/x/sys":               {"belay"},                                                               // the system's own calls
-		"github.com/prometheus":          {"belay/internal/metrics"},                                              // one leaf, if it comes
-		"modernc.org/sqlite":             {"belay/checkpoint", "belay/internal/sqlitero", "belay/internal/index"}, // a store, agents' databases, the index
-		"github.com/BurntSushi/toml":     {"belay/internal/agent"},                                                // Codex's settings
+		"github.com/klauspost/compress":  {"belay/internal/state/mirror", "belay/internal/agent"},                                // some agents compress their transcripts
+		"github.com/gofrs/flock":         {"belay/internal/daemon", "belay/internal/wire/intake"},                                // both sides of the one lock
+		"github.com/schollz/progressbar": {"belay/cmd/belay", "belay/scripts"},                                                   // programs with a screen
+		"github.com/rivo/uniseg":         {"belay/cmd/belay"},                                                                    // how wide a text is on a screen
+		"golang.org/x/term":              {"belay/cmd/belay", "belay/scripts", "belay/internal/host/run"},                        // likewise; the last puts back a killed agent's modes
+		"go.uber.org/zap/zapcore":        {"belay/cmd/belay"},                                                                    // the log is built in one place
+		"go.uber.org/zap":                {"belay"},                                                                              // *zap.Logger may appear anywhere
+		"golang.org/x/sys":               {"belay"},                                                                              // the system's own calls
+		"github.com/prometheus":          {"belay/internal/metrics"},                                                             // one leaf, if it comes
+		"modernc.org/sqlite":             {"belay/checkpoint", "belay/internal/transcript/sqlite", "belay/internal/state/index"}, // a store, agents' databases, the index
+		"github.com/BurntSushi/toml":     {"belay/internal/agent"},                                                               // Codex's settings
 		"github.com/coreos/go-systemd":   {"belay/cmd/belay", "belay/internal/daemon"},
 	}
 	for _, p := range packages(t) {

@@ -21,9 +21,9 @@ import (
 	"belay/internal/agent"
 	"belay/internal/agent/all"
 	"belay/internal/daemon"
-	"belay/internal/lookup"
-	"belay/internal/spool"
-	"belay/internal/statedir"
+	"belay/internal/state"
+	"belay/internal/state/query"
+	"belay/internal/state/spool"
 	"belay/internal/vfs"
 	"belay/internal/wire"
 )
@@ -112,7 +112,7 @@ func (a *app) diagnose(ctx context.Context, screen io.Writer) []finding {
 		add("state folder", "problem", err.Error(), "set BELAY_STATE_DIR to a folder of your own")
 		return list
 	}
-	dir := statedir.Dir{Root: root, FS: vfs.Within(vfs.OS{}, root)}
+	dir := state.Dir{Root: root, FS: vfs.Within(vfs.OS{}, root)}
 	switch err := dir.Own(); {
 	case errors.Is(err, fs.ErrNotExist):
 		add("state folder", "note", root+" is not there yet", "the daemon makes it")
@@ -123,7 +123,7 @@ func (a *app) diagnose(ctx context.Context, screen io.Writer) []finding {
 	}
 	list = append(list, a.diagnoseDaemon(ctx)...)
 	list = append(list, diagnoseKey(c, dir)...)
-	states, rep, err := dir.Find(ctx, statedir.Name{})
+	states, rep, err := dir.Find(ctx, state.Name{})
 	if err != nil {
 		add("store", "problem", err.Error(), "mend the folder, or move it away: the daemon makes a new one")
 	} else {
@@ -175,7 +175,7 @@ func (a *app) diagnoseDaemon(ctx context.Context) []finding {
 }
 
 // diagnoseJournal tells what the log and the saved states have lost.
-func diagnoseJournal(rep statedir.Report) []finding {
+func diagnoseJournal(rep state.Report) []finding {
 	var list []finding
 	for _, b := range rep.Bad {
 		list = append(list, finding{"state file", "problem", b, "its checkpoints and the journal stand in for it; the file can be removed"})
@@ -190,7 +190,7 @@ func diagnoseJournal(rep statedir.Report) []finding {
 const doctorSessions = 200 // newest ones, whose checkpoints are read
 
 // diagnoseStore reads every checkpoint's checksum of the newest sessions.
-func diagnoseStore(ctx context.Context, dir statedir.Dir, states []*checkpoint.State, screen io.Writer) []finding {
+func diagnoseStore(ctx context.Context, dir state.Dir, states []*checkpoint.State, screen io.Writer) []finding {
 	store := filestore.At(dir.FS, dir.Root)
 	var list []finding
 	whole, some := 0, states[:min(len(states), doctorSessions)]
@@ -198,7 +198,7 @@ func diagnoseStore(ctx context.Context, dir statedir.Dir, states []*checkpoint.S
 	planted := map[string]bool{} // sessions share work trees
 	for _, s := range some {
 		step()
-		for _, said := range lookup.InWorkTree(s.Workspace) {
+		for _, said := range query.InWorkTree(s.Workspace) {
 			if !planted[said] {
 				list = append(list, finding{"planted", "note", said, "it is not used; see who put it there"})
 			}

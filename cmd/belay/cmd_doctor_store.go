@@ -12,12 +12,12 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent/all"
-	"belay/internal/audit"
 	"belay/internal/config"
 	"belay/internal/daemon"
-	"belay/internal/lookup"
-	"belay/internal/spool"
-	"belay/internal/statedir"
+	"belay/internal/state"
+	"belay/internal/state/check"
+	"belay/internal/state/query"
+	"belay/internal/state/spool"
 	"belay/internal/wire"
 )
 
@@ -45,7 +45,7 @@ Exit codes: 0 the store is whole, 1 it is not or cannot be read, 2 wrong flags o
 			if err != nil {
 				return err
 			}
-			f := lookup.Open(root, all.All()) // not as the other commands open it: they close a folder that is open to others
+			f := query.Open(root, all.All()) // not as the other commands open it: they close a folder that is open to others
 			o := a.auditOptions(cmd.Context(), c)
 			if session != "" {
 				if o.Session, err = folderOf(cmd.Context(), f, session); err != nil {
@@ -61,8 +61,8 @@ Exit codes: 0 the store is whole, 1 it is not or cannot be read, 2 wrong flags o
 }
 
 // auditOptions are the bounds that hold, and since when a daemon works.
-func (a *app) auditOptions(ctx context.Context, c *config.Config) audit.Options {
-	o := audit.Options{Retention: checkpoint.Policy{Count: int64(c.Retention.Count), Bytes: int64(c.Retention.Bytes)}, Total: int64(c.Retention.TotalBytes),
+func (a *app) auditOptions(ctx context.Context, c *config.Config) check.Options {
+	o := check.Options{Retention: checkpoint.Policy{Count: int64(c.Retention.Count), Bytes: int64(c.Retention.Bytes)}, Total: int64(c.Retention.TotalBytes),
 		Spool: spool.Limits{Bytes: int64(c.Spool.Bytes)}}
 	r, _, err := a.request(ctx, false, wire.Request{Op: "status"})
 	if errors.Is(err, wire.ErrNoDaemon) {
@@ -78,13 +78,13 @@ func (a *app) auditOptions(ctx context.Context, c *config.Config) audit.Options 
 }
 
 // folderOf accepts the folders of a session, its children's too.
-func folderOf(ctx context.Context, f lookup.Folder, session string) (func(dir string) bool, error) {
+func folderOf(ctx context.Context, f query.Folder, session string) (func(dir string) bool, error) {
 	found, _, err := f.Dir.States(ctx, func(k checkpoint.Key) bool { return k.Session == session })
 	if err != nil {
 		return nil, err
 	}
 	if len(found) == 0 {
-		return nil, &coded{fmt.Errorf("session %s: %w", session, lookup.ErrNotFound), exitNotFound, "belay list shows the sessions."}
+		return nil, &coded{fmt.Errorf("session %s: %w", session, query.ErrNotFound), exitNotFound, "belay list shows the sessions."}
 	}
 	dirs := map[string]bool{}
 	for k := range found {
@@ -94,7 +94,7 @@ func folderOf(ctx context.Context, f lookup.Folder, session string) (func(dir st
 }
 
 // checkStore prints what is found when all is read; until then a bar is on the screen.
-func checkStore(ctx context.Context, d statedir.Dir, o audit.Options, asJSON bool, out, screen io.Writer) error {
+func checkStore(ctx context.Context, d state.Dir, o check.Options, asJSON bool, out, screen io.Writer) error {
 	step, done := func() {}, func() {}
 	sessions := 0
 	o.Step = func(all int) {
@@ -103,8 +103,8 @@ func checkStore(ctx context.Context, d statedir.Dir, o audit.Options, asJSON boo
 		}
 		step()
 	}
-	list, broken := []audit.Finding{}, 0
-	for f := range audit.Check(ctx, d, o) {
+	list, broken := []check.Finding{}, 0
+	for f := range check.Check(ctx, d, o) {
 		if list = append(list, f); !f.Note {
 			broken++
 		}
@@ -135,7 +135,7 @@ func checkStore(ctx context.Context, d statedir.Dir, o audit.Options, asJSON boo
 	return nil
 }
 
-func printFinding(out io.Writer, f audit.Finding) {
+func printFinding(out io.Writer, f check.Finding) {
 	mark := "BROKEN"
 	if f.Note {
 		mark = "note  "

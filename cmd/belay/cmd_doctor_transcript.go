@@ -17,10 +17,10 @@ import (
 	"belay/checkpoint"
 	"belay/internal/agent"
 	"belay/internal/agent/all"
-	"belay/internal/examine"
-	"belay/internal/lookup"
-	"belay/internal/mirror"
-	"belay/internal/statedir"
+	"belay/internal/state"
+	"belay/internal/state/mirror"
+	"belay/internal/state/query"
+	"belay/internal/transcript/repair"
 	"belay/internal/vfs"
 )
 
@@ -75,7 +75,7 @@ func (a *app) doctorTranscript(cmd *cobra.Command, path string, f transcriptFlag
 		return err
 	}
 	if f.repair != "" {
-		if err := examine.Free(vfs.OS{}, path, f.repair); err != nil {
+		if err := repair.Free(vfs.OS{}, path, f.repair); err != nil {
 			return &coded{err, exitUsage, "The copy goes into a new file: name one that is not there."}
 		}
 	}
@@ -94,7 +94,7 @@ func (a *app) doctorTranscript(cmd *cobra.Command, path string, f transcriptFlag
 	}
 	x.Generations += a.olderCopies(ctx, path)
 	if f.repair != "" {
-		return repair(cmd, g, x, f)
+		return writeRepaired(cmd, g, x, f)
 	}
 	if f.json {
 		err = printJSON(cmd.OutOrStdout(), x.Report)
@@ -110,7 +110,7 @@ func (a *app) doctorTranscript(cmd *cobra.Command, path string, f transcriptFlag
 // transcriptAgent is the agent that is named, or whose first records these are.
 func transcriptAgent(path, name string) (agent.Agent, error) {
 	if name == "" {
-		name = lookup.Folder{Agents: all.All()}.Guess(path)
+		name = query.Folder{Agents: all.All()}.Guess(path)
 	} else if _, ok := all.ByName(name); !ok {
 		return nil, &usage{what: fmt.Sprintf("--agent %q: no such agent", name), hint: "One of: " + strings.Join(agentNames(), ", ")}
 	}
@@ -140,7 +140,7 @@ func sessionIn(ctx context.Context, g agent.Agent, path string) string {
 }
 
 // examined looks into the transcript, with a bar for a large one.
-func examined(ctx context.Context, screen io.Writer, g agent.Agent, src agent.Source) (*examine.Examined, error) {
+func examined(ctx context.Context, screen io.Writer, g agent.Agent, src agent.Source) (*repair.Examined, error) {
 	if e, ok := g.(agent.Examiner); ok {
 		at, done := byteBar(screen, src.Path, "reading")
 		defer done()
@@ -148,7 +148,7 @@ func examined(ctx context.Context, screen io.Writer, g agent.Agent, src agent.So
 	}
 	t := g.Open(src)
 	defer t.Close() // read only
-	return examine.Entries(ctx, g.Name(), src.Path, t)
+	return repair.Entries(ctx, g.Name(), src.Path, t)
 }
 
 // olderCopies counts what belay's mirror keeps of the transcript's earlier lives.
@@ -157,8 +157,8 @@ func (a *app) olderCopies(ctx context.Context, path string) int {
 	if err != nil {
 		return 0 // no state folder, no copies
 	}
-	dir := statedir.Dir{Root: root, FS: vfs.Within(vfs.OS{}, root)}
-	states, _, err := dir.Find(ctx, statedir.Name{})
+	dir := state.Dir{Root: root, FS: vfs.Within(vfs.OS{}, root)}
+	states, _, err := dir.Find(ctx, state.Name{})
 	if err != nil {
 		return 0
 	}
@@ -181,13 +181,13 @@ func (a *app) olderCopies(ctx context.Context, path string) int {
 	return 0
 }
 
-// repair writes the copy and looks into it.
-func repair(cmd *cobra.Command, g agent.Agent, x *examine.Examined, f transcriptFlags) error {
+// writeRepaired writes the copy and looks into it.
+func writeRepaired(cmd *cobra.Command, g agent.Agent, x *repair.Examined, f transcriptFlags) error {
 	ctx, screen := cmd.Context(), cmd.ErrOrStderr()
 	at, done := byteBar(screen, x.File, "writing")
 	err := x.Repair(ctx, vfs.OS{}, f.repair, at)
 	done()
-	if errors.Is(err, examine.ErrReportOnly) {
+	if errors.Is(err, repair.ErrReportOnly) {
 		return &coded{fmt.Errorf("repair %s: %w", x.File, err), exitFailed, "Without --repair it is examined."}
 	}
 	if err == nil {
@@ -216,7 +216,7 @@ func repair(cmd *cobra.Command, g agent.Agent, x *examine.Examined, f transcript
 }
 
 // printRepair prints the report of the original, what was changed, and how the copy is.
-func printRepair(w io.Writer, x, y *examine.Examined) error {
+func printRepair(w io.Writer, x, y *repair.Examined) error {
 	data, err := json.Marshal(x.Report)
 	if err != nil {
 		return err
@@ -227,14 +227,14 @@ func printRepair(w io.Writer, x, y *examine.Examined) error {
 	}
 	changes := x.Changes
 	if changes == nil {
-		changes = []examine.Change{}
+		changes = []repair.Change{}
 	}
 	report["changes"], report["repaired"] = changes, y.Report
 	return printJSON(w, report)
 }
 
 // troubles is all that is wrong, in a line.
-func troubles(x *examine.Examined) string {
+func troubles(x *repair.Examined) string {
 	switch {
 	case !x.Resumable && len(x.Changes) == 0:
 		return "the agent would not take it up"
@@ -244,7 +244,7 @@ func troubles(x *examine.Examined) string {
 	return "it is not whole, " + count(max(len(x.Changes), 1), "change") + " to make"
 }
 
-func repairHint(x *examine.Examined) string {
+func repairHint(x *repair.Examined) string {
 	if !x.Repairable() || len(x.Changes) == 0 {
 		return ""
 	}
@@ -253,7 +253,7 @@ func repairHint(x *examine.Examined) string {
 
 const listed = 12 // of each kind of thing that a person is shown
 
-func printReport(w io.Writer, x *examine.Examined) {
+func printReport(w io.Writer, x *repair.Examined) {
 	line := func(k, format string, args ...any) {
 		fmt.Fprintf(w, "%-10s %s\n", k, printable(fmt.Sprintf(format, args...)))
 	}
@@ -268,7 +268,7 @@ func printReport(w io.Writer, x *examine.Examined) {
 	if x.TornBytes > 0 {
 		line("TORN", "%s of a last line that was never finished", count(int(x.TornBytes), "byte"))
 	}
-	some(w, x.Holes, func(h examine.Hole) {
+	some(w, x.Holes, func(h repair.Hole) {
 		line("HOLE", "line %d, offset %d, %s of NUL", h.Line, h.Offset, count(int(h.Bytes), "byte"))
 	})
 	if x.Repeats > 0 {
@@ -277,7 +277,7 @@ func printReport(w io.Writer, x *examine.Examined) {
 	if x.Rescued > 0 {
 		line("RESCUED", "%s from lines that do not parse", count(x.Rescued, "record"))
 	}
-	some(w, x.OpenCalls, func(c examine.OpenCall) { line("OPEN CALL", "line %d: %s %s has no result", c.Line, c.Name, c.ID) })
+	some(w, x.OpenCalls, func(c repair.OpenCall) { line("OPEN CALL", "line %d: %s %s has no result", c.Line, c.Name, c.ID) })
 	if x.Resumable {
 		line("resumable", "yes")
 		return
@@ -296,12 +296,12 @@ func some[T any](w io.Writer, list []T, show func(T)) {
 	}
 }
 
-func printMended(w io.Writer, x, y *examine.Examined) {
+func printMended(w io.Writer, x, y *repair.Examined) {
 	if len(x.Changes) == 0 {
 		fmt.Fprintf(w, "nothing to change: %s is a copy, byte for byte\n", printable(y.File))
 		return
 	}
-	some(w, x.Changes, func(c examine.Change) {
+	some(w, x.Changes, func(c repair.Change) {
 		fmt.Fprintln(w, printable(fmt.Sprintf("line %d, offset %d: %s, %s: %s", c.Line, c.Offset, c.Action, count(int(c.Bytes), "byte"), c.What)))
 	})
 	fmt.Fprintf(w, "%s made, %s in %s\n", count(len(x.Changes), "change"), count(y.Records, "record"), printable(y.File))

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/term"
 
 	"belay/checkpoint"
-	"belay/internal/lookup"
-	"belay/internal/statedir"
+	"belay/internal/state"
+	"belay/internal/state/query"
 	"belay/internal/wire"
 )
 
@@ -78,14 +78,14 @@ func (a *app) known(ctx context.Context, f *sessionFlags, req wire.Request) (wir
 	if err != nil {
 		return req, err
 	}
-	found, err := folder.Sessions(ctx, statedir.Name{Session: req.Session, Child: req.Child, Workspace: req.Workspace}, 0)
+	found, err := folder.Sessions(ctx, state.Name{Session: req.Session, Child: req.Child, Workspace: req.Workspace}, 0)
 	switch {
 	case err != nil:
 		return req, err
 	case len(found) == 1:
 		req.Agent = found[0].Agent
 	case len(found) > 1:
-		return req, fmt.Errorf("%w: session %s", lookup.ErrSeveral, req.Session)
+		return req, fmt.Errorf("%w: session %s", query.ErrSeveral, req.Session)
 	}
 	return req, nil
 }

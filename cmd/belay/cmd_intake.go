@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"belay/internal/config"
-	"belay/internal/intake"
 	"belay/internal/redact"
-	"belay/internal/spool"
+	"belay/internal/state/spool"
+	"belay/internal/wire/intake"
 )
 
 // intakeLife is over intake.Run's own bounds: 2 s for stdin, 10 s for a slow writer, 2 s for a daemon, twice 1 s for what hangs.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"belay/internal/lookup"
-	"belay/internal/statedir"
+	"belay/internal/state"
+	"belay/internal/state/query"
 )
 
 func (a *app) listCmd() *cobra.Command {
@@ -37,13 +37,13 @@ Exit codes: 0 listed, 1 failed, 2 wrong flags.`,
 			if err != nil {
 				return err
 			}
-			name := statedir.Name{Agent: agentName, Workspace: realFolder(workspace)}
+			name := state.Name{Agent: agentName, Workspace: realFolder(workspace)}
 			all, err := folder.All(cmd.Context())
 			if err != nil {
 				return err
 			}
-			list := lookup.Listed(all, name, most, children, time.Now())
-			list = slices.DeleteFunc(list, func(s lookup.SessionStatus) bool { // a look-up goes up to the next folder with sessions
+			list := query.Listed(all, name, most, children, time.Now())
+			list = slices.DeleteFunc(list, func(s query.SessionStatus) bool { // a look-up goes up to the next folder with sessions
 				return name.Workspace != "" && s.Workspace != name.Workspace && s.Child == ""
 			})
 			if asJSON {
@@ -123,7 +123,7 @@ Exit codes: 0 shown, 1 failed, 2 wrong flags, 3 no such session or checkpoint.`,
 	return cmd
 }
 
-func printShown(out io.Writer, s lookup.Shown) error {
+func printShown(out io.Writer, s query.Shown) error {
 	printSession(out, s.Session)
 	for _, d := range s.Damaged {
 		fmt.Fprintf(out, "%-12s%s\n", "damaged", printable(d))
@@ -143,7 +143,7 @@ func printShown(out io.Writer, s lookup.Shown) error {
 	return err
 }
 
-func numbers(s lookup.Shown, most int) string {
+func numbers(s query.Shown, most int) string {
 	var words []string
 	for i, m := range s.Checkpoints {
 		if i == most {

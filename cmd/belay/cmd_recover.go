@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"belay/checkpoint"
-	"belay/internal/lookup"
+	"belay/internal/state/query"
 	"belay/recovery"
 )
 
@@ -73,7 +73,7 @@ func (a *app) recover(cmd *cobra.Command, f recoverFlags) error {
 	}
 	q.Planted = func(list []string) { warnPlanted(cmd.ErrOrStderr(), list) }
 	r, err := folder.Recover(cmd.Context(), q)
-	if errors.Is(err, lookup.ErrNotFound) && f.transcript != "" && f.session == "" {
+	if errors.Is(err, query.ErrNotFound) && f.transcript != "" && f.session == "" {
 		return &coded{err, exitNotFound, "Say whose it is: --agent " + strings.Join(agentNames(), ", ") + "."}
 	}
 	if err != nil {
@@ -91,12 +91,12 @@ func (a *app) recover(cmd *cobra.Command, f recoverFlags) error {
 }
 
 // question is what the flags ask.
-func (a *app) question(cmd *cobra.Command, f recoverFlags) (lookup.Question, error) {
+func (a *app) question(cmd *cobra.Command, f recoverFlags) (query.Question, error) {
 	name, err := f.name()
 	if err != nil {
-		return lookup.Question{}, err
+		return query.Question{}, err
 	}
-	q := lookup.Question{Name: name, Since: f.since}
+	q := query.Question{Name: name, Since: f.since}
 	if f.transcript != "" {
 		if q.Transcript, err = transcriptFile(f.transcript, "Without --transcript, belay finds the one that the session names."); err != nil {
 			return q, err

@@ -20,9 +20,9 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent/all"
-	"belay/internal/intake"
-	"belay/internal/runner"
+	"belay/internal/host/run"
 	"belay/internal/wire"
+	"belay/internal/wire/intake"
 )
 
 // Exit codes of a program that could not be run, as shells have them.
@@ -76,12 +76,12 @@ run, 127 there is no such program.`,
 type agentRun struct {
 	app    *app
 	args   []string
-	marker runner.Marker
+	marker run.Marker
 	given  bool // the session's id was, so a person means it
 }
 
 func (a *app) newRun(args []string, agentName, session string) *agentRun {
-	r := &agentRun{app: a, args: args, marker: runner.Marker{Agent: agentName, Session: session}}
+	r := &agentRun{app: a, args: args, marker: run.Marker{Agent: agentName, Session: session}}
 	if env := os.Getenv("BELAY_SESSION"); session == "" && !strings.HasPrefix(env, madeUp) { // another run's made-up id is not ours
 		r.marker.Session = env
 	}
@@ -115,15 +115,15 @@ func (r *agentRun) run(ctx context.Context, errOut io.Writer) error {
 	if _, err := exec.LookPath(r.args[0]); err != nil { // before a daemon is started for nothing
 		return notRun(r.args[0], err)
 	}
-	w := runner.Witness{Marker: r.marker, Began: time.Now().UTC(), ID: eventID}
+	w := run.Witness{Marker: r.marker, Began: time.Now().UTC(), ID: eventID}
 	if err := r.prepare(ctx, w); err != nil {
 		fmt.Fprintf(errOut, "belay: the agent runs without a daemon: %s\n", said(err.Error()))
 	}
-	agent, err := runner.Start(r.args, r.env())
+	agent, err := run.Start(r.args, r.env())
 	if err != nil {
 		return notRun(r.args[0], err)
 	}
-	w.Family = runner.NewFamily(agent.Proc)
+	w.Family = run.NewFamily(agent.Proc)
 	following, stop := context.WithCancel(ctx)
 	var wait sync.WaitGroup
 	wait.Go(func() {
@@ -148,7 +148,7 @@ func notRun(program string, err error) error {
 }
 
 // prepare starts the daemon. A session that a person named, of an agent without hooks, begins before the agent does.
-func (r *agentRun) prepare(ctx context.Context, w runner.Witness) error {
+func (r *agentRun) prepare(ctx context.Context, w run.Witness) error {
 	if _, hooks := all.ByName(r.marker.Agent); !r.given || hooks {
 		return r.app.wakeDaemon(ctx)
 	}
@@ -199,7 +199,7 @@ func (r *agentRun) env() []string {
 const daemonBudget = 3 * time.Second
 
 // tell reports the end. Without a daemon nobody needs to be told: the next one sees that the process is gone.
-func (r *agentRun) tell(ctx context.Context, w runner.Witness, end runner.End) []*checkpoint.State {
+func (r *agentRun) tell(ctx context.Context, w run.Witness, end run.End) []*checkpoint.State {
 	ctx, cancel := context.WithTimeout(ctx, daemonBudget)
 	defer cancel()
 	folder, err := r.app.folder()
@@ -217,7 +217,7 @@ func (r *agentRun) tell(ctx context.Context, w runner.Witness, end runner.End) [
 }
 
 // goOn says after a death what a person can do.
-func (r *agentRun) goOn(w io.Writer, end runner.End, states []*checkpoint.State) {
+func (r *agentRun) goOn(w io.Writer, end run.End, states []*checkpoint.State) {
 	states = slices.DeleteFunc(states, func(s *checkpoint.State) bool {
 		return s.Live || s.Ending == nil || s.Ending.Clean || end.Signal == 0 && !s.Ending.InTurn
 	})

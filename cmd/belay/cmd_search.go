@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"belay/internal/index"
+	"belay/internal/state/index"
 )
 
 // mostHits is how many sessions a search shows when nobody says how many.

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"belay/internal/daemon"
-	"belay/internal/lookup"
-	"belay/internal/statedir"
+	"belay/internal/state"
+	"belay/internal/state/query"
 	"belay/internal/wire"
 )
 
@@ -52,7 +52,7 @@ func (a *app) sessionStatus(cmd *cobra.Command, f sessionFlags, asJSON bool) err
 	if err != nil {
 		return err
 	}
-	var st lookup.SessionStatus
+	var st query.SessionStatus
 	r, _, err := a.request(cmd.Context(), false, wire.Request{Op: "status", Agent: f.agent, Session: f.session, Child: f.child, Workspace: name.Workspace})
 	noDaemon := errors.Is(err, wire.ErrNoDaemon)
 	switch {
@@ -81,23 +81,23 @@ func (a *app) sessionStatus(cmd *cobra.Command, f sessionFlags, asJSON bool) err
 }
 
 // savedStatus is what the state folder holds of a session.
-func (a *app) savedStatus(ctx context.Context, name statedir.Name) (lookup.SessionStatus, error) {
+func (a *app) savedStatus(ctx context.Context, name state.Name) (query.SessionStatus, error) {
 	folder, err := a.folder()
 	if err != nil {
-		return lookup.SessionStatus{}, err
+		return query.SessionStatus{}, err
 	}
 	list, err := folder.Sessions(ctx, name, 1)
 	if err != nil {
-		return lookup.SessionStatus{}, err
+		return query.SessionStatus{}, err
 	}
 	if len(list) == 0 {
-		return lookup.SessionStatus{}, fmt.Errorf("session %s: %w", name.Session, lookup.ErrNotFound)
+		return query.SessionStatus{}, fmt.Errorf("session %s: %w", name.Session, query.ErrNotFound)
 	}
 	return list[0], nil
 }
 
 func (a *app) wholeStatus(cmd *cobra.Command, f sessionFlags, asJSON bool) error {
-	want := statedir.Name{Agent: f.agent, Workspace: realFolder(f.workspace)}
+	want := state.Name{Agent: f.agent, Workspace: realFolder(f.workspace)}
 	r, _, err := a.request(cmd.Context(), false, wire.Request{Op: "status"})
 	if errors.Is(err, wire.ErrNoDaemon) {
 		folder, ferr := a.folder()
@@ -123,7 +123,7 @@ func (a *app) wholeStatus(cmd *cobra.Command, f sessionFlags, asJSON bool) error
 	if err := json.Unmarshal(r.Body, &st); err != nil {
 		return fmt.Errorf("read the daemon's answer: %w", err)
 	}
-	st.Sessions = slices.DeleteFunc(st.Sessions, func(s lookup.SessionStatus) bool {
+	st.Sessions = slices.DeleteFunc(st.Sessions, func(s query.SessionStatus) bool {
 		return want.Agent != "" && s.Agent != want.Agent || want.Workspace != "" && s.Workspace != want.Workspace
 	})
 	if asJSON {

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"belay/checkpoint"
-	"belay/internal/statedir"
+	"belay/internal/state"
 	"belay/internal/vfs"
 )
 
@@ -28,7 +28,7 @@ func TestHelpOfEveryCommand(t *testing.T) {
 		}
 		var out, errOut bytes.Buffer
 		args := append(strings.Fields(c.CommandPath())[1:], "--help")
-		if code := run(t.Context(), args, strings.NewReader(""), &out, &errOut); code != exitOK || errOut.Len() > 0 {
+		if code := runMain(t.Context(), args, strings.NewReader(""), &out, &errOut); code != exitOK || errOut.Len() > 0 {
 			t.Errorf("belay %s: exit code %d, stderr %q", strings.Join(args, " "), code, errOut.String())
 		}
 		help := out.String()
@@ -124,7 +124,7 @@ func TestP07OddPaths(t *testing.T) {
 func TestM01ListManySessions(t *testing.T) {
 	const sessions = 2000
 	h := newHome(t)
-	dir := statedir.Dir{Root: h.state(), FS: vfs.OS{}}
+	dir := state.Dir{Root: h.state(), FS: vfs.OS{}}
 	one := busyState()
 	for i := range sessions {
 		saveFast(t, dir, one, fmt.Sprintf("%08d-0000-4000-8000-000000000000", i))
@@ -164,7 +164,7 @@ func busyState() *checkpoint.State {
 }
 
 // saveFast is SaveState without its syncs, which are not what is measured.
-func saveFast(t *testing.T, dir statedir.Dir, s *checkpoint.State, id string) {
+func saveFast(t *testing.T, dir state.Dir, s *checkpoint.State, id string) {
 	t.Helper()
 	s.Key.Session = id
 	data, err := json.Marshal(s)

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"belay/internal/agent/all"
-	"belay/internal/lookup"
-	"belay/internal/statedir"
+	"belay/internal/state"
+	"belay/internal/state/query"
 )
 
 type completer = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
@@ -154,7 +154,7 @@ func (a *app) completeSessions(cmd *cobra.Command, _ []string, _ string) ([]stri
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var ids []string
-	for _, s := range lookup.Listed(all, statedir.Name{}, 50, false, time.Now()) {
+	for _, s := range query.Listed(all, state.Name{}, 50, false, time.Now()) {
 		ids = append(ids, printable(s.SessionID)+"\t"+printable(s.Agent+": "+s.Title))
 	}
 	return ids, cobra.ShellCompDirectiveNoFileComp

@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"testing"
 
-	"belay/internal/lookup"
+	"belay/internal/state/query"
 	"belay/internal/wire"
 )
 
@@ -308,7 +308,7 @@ func TestG02ListIsTheSameWithoutItsCaches(t *testing.T) {
 // listed is what belay list says of each session: id, title and rounds, sorted.
 func (h home) listed(t *testing.T) (lines []string) {
 	t.Helper()
-	var list struct{ Sessions []lookup.SessionStatus }
+	var list struct{ Sessions []query.SessionStatus }
 	out := h.ok(t, "list", "--json")
 	if err := json.Unmarshal([]byte(out), &list); err != nil {
 		t.Fatalf("%v: %s", err, out)

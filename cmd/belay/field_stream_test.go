@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"belay/internal/lookup"
+	"belay/internal/state/query"
 )
 
 // resident is how many bytes of memory a process holds now.
@@ -67,7 +67,7 @@ func TestM04MemoryDoesNotGrowWithTheTranscript(t *testing.T) {
 			t.Fatal(err)
 		}
 		last := fmt.Sprintf("wish number %d of", written-1)
-		var st lookup.SessionStatus
+		var st query.SessionStatus
 		if !waitLong(func() bool {
 			out := h.ok(t, "status", "--agent", "claude-code", "--session", session, "--json")
 			return json.Unmarshal([]byte(out), &st) == nil && strings.Contains(st.CurrentTask, last) && st.AtRisk.Bytes == 0

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"belay/internal/agent/all"
-	"belay/internal/mirror"
+	"belay/internal/state/mirror"
 	"belay/internal/vfs"
 	"belay/internal/wire"
 )

@@ -20,7 +20,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/checkpoint/filestore"
-	"belay/internal/statedir"
+	"belay/internal/state"
 	"belay/internal/vfs/vfstest"
 	"belay/recovery"
 )
@@ -47,7 +47,7 @@ func attackTexts(t *testing.T) (list []string) {
 }
 
 // hostileState is a session with a text in every field, and a checkpoint of it.
-func hostileState(t *testing.T, dir statedir.Dir, evil string) checkpoint.Key {
+func hostileState(t *testing.T, dir state.Dir, evil string) checkpoint.Key {
 	t.Helper()
 	key := checkpoint.Key{Agent: "mine", Account: evil, Session: evil, Workspace: "/w/" + evil}
 	s := checkpoint.NewState(key)
@@ -92,7 +92,7 @@ func onTerminal(t *testing.T, args ...string) string {
 		data, _ := io.ReadAll(screen) // ends with an error when the terminal's other side is closed
 		got <- data
 	}()
-	run(t.Context(), args, strings.NewReader(""), tty, tty)
+	runMain(t.Context(), args, strings.NewReader(""), tty, tty)
 	_ = tty.Close()
 	data := <-got
 	_ = screen.Close()
@@ -121,7 +121,7 @@ func TestO04AttacksOnATerminal(t *testing.T) {
 	}
 	t.Setenv("BELAY_STATE_DIR", root)
 	t.Setenv("HOME", t.TempDir())
-	dir := statedir.Dir{Root: root, FS: vfstest.Quick{}}
+	dir := state.Dir{Root: root, FS: vfstest.Quick{}}
 	list := attackTexts(t)
 	if len(list) < 100 {
 		t.Fatalf("%d attacks: this holds too little", len(list))

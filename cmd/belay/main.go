@@ -16,9 +16,9 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/daemon"
-	"belay/internal/lookup"
 	"belay/internal/redact"
-	"belay/internal/statedir"
+	"belay/internal/state"
+	"belay/internal/state/query"
 	"belay/internal/wire"
 	"belay/recovery"
 )
@@ -65,13 +65,13 @@ func main() {
 		ctx, stop = signal.NotifyContext(ctx, ends...)
 	}
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // so that a write to a reader that is gone is an error, and not our end
-	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	code := runMain(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }
 
-// run is the whole program.
-func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
+// runMain is the whole program.
+func runMain(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 	root := newRoot()
 	root.SetArgs(args)
 	root.SetIn(in)
@@ -114,17 +114,17 @@ func explain(err error, cmd *cobra.Command) (code int, hint string) {
 		return exitNoDaemon, "Start it: belay daemon &   (an agent's hook starts it by itself)"
 	case errors.Is(err, daemon.ErrRunning):
 		return exitFailed, "One is enough for all agents of a user: belay status"
-	case errors.Is(err, lookup.ErrNotFound), errors.Is(err, checkpoint.ErrNotFound):
+	case errors.Is(err, query.ErrNotFound), errors.Is(err, checkpoint.ErrNotFound):
 		return exitNotFound, "belay list shows the sessions that are known; --agent and --workspace narrow it."
-	case errors.Is(err, lookup.ErrSeveral):
+	case errors.Is(err, query.ErrSeveral):
 		return exitNotFound, "Say which: --agent, --workspace."
-	case errors.Is(err, lookup.ErrBadSince):
+	case errors.Is(err, query.ErrBadSince):
 		return exitUsage, "For example: --since 42   --since 2h   --since 2026-04-01T21:45:00Z"
 	case errors.Is(err, recovery.ErrTooSmall):
 		return exitUsage, fmt.Sprintf("Give at least --max-bytes %d.", recovery.MinBytes)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return exitFailed, "The daemon is there and does not answer: belay.log in its state folder says what it does."
-	case errors.Is(err, statedir.ErrForeign):
+	case errors.Is(err, state.ErrForeign):
 		return exitFailed, "belay reads and writes only in a folder of your own; see BELAY_STATE_DIR."
 	}
 	return exitFailed, ""

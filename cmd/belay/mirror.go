@@ -8,14 +8,14 @@ import (
 
 	"belay/internal/config"
 	"belay/internal/daemon"
-	"belay/internal/lookup"
-	"belay/internal/mirror"
-	"belay/internal/statedir"
+	"belay/internal/state"
+	"belay/internal/state/mirror"
+	"belay/internal/state/query"
 )
 
 // printMirror prints the copy of a session's transcript, line for line: the exact one where there is one. copyNumber picks
 // an older copy of the same kind.
-func printMirror(out io.Writer, folder lookup.Folder, s lookup.Shown, copyNumber int) error {
+func printMirror(out io.Writer, folder query.Folder, s query.Shown, copyNumber int) error {
 	list, err := mirror.Generations(folder.Dir.FS, folder.Dir.Session(s.State.Key))
 	if err != nil {
 		return err
@@ -39,7 +39,7 @@ func printMirror(out io.Writer, folder lookup.Folder, s lookup.Shown, copyNumber
 	return &coded{what, exitNotFound, "The setting mirror says whether one is kept; transcripts in a database have none."}
 }
 
-func copyLines(out io.Writer, folder lookup.Folder, g mirror.Generation) error {
+func copyLines(out io.Writer, folder query.Folder, g mirror.Generation) error {
 	var key *mirror.Key
 	if g.Exact() {
 		var err error
@@ -75,7 +75,7 @@ func makeKeySafe(dir string) string {
 }
 
 // diagnoseKey looks at the key of exact mirrors.
-func diagnoseKey(c *config.Config, dir statedir.Dir) []finding {
+func diagnoseKey(c *config.Config, dir state.Dir) []finding {
 	if c == nil || daemon.Mirror(c.Mirror) != daemon.MirrorExact {
 		return nil
 	}

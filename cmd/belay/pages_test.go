@@ -13,12 +13,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"belay/checkpoint"
-	"belay/internal/audit"
 	"belay/internal/config"
 	"belay/internal/daemon"
-	"belay/internal/examine"
-	"belay/internal/index"
-	"belay/internal/lookup"
+	"belay/internal/state/check"
+	"belay/internal/state/index"
+	"belay/internal/state/query"
+	"belay/internal/transcript/repair"
 	"belay/recovery"
 )
 
@@ -189,11 +189,11 @@ func TestJSONPage(t *testing.T) {
 		of    reflect.Type
 		parts []string
 	}{
-		{reflect.TypeFor[lookup.SessionStatus](), []string{session}}, {reflect.TypeFor[index.Hit](), []string{session}},
-		{reflect.TypeFor[daemon.Status](), []string{status, session}}, {reflect.TypeFor[lookup.Shown](), []string{show, session}},
+		{reflect.TypeFor[query.SessionStatus](), []string{session}}, {reflect.TypeFor[index.Hit](), []string{session}},
+		{reflect.TypeFor[daemon.Status](), []string{status, session}}, {reflect.TypeFor[query.Shown](), []string{show, session}},
 		{reflect.TypeFor[recovery.Result](), []string{recover}}, {reflect.TypeFor[config.Value](), []string{others}}, {reflect.TypeFor[finding](), []string{others}},
-		{reflect.TypeFor[audit.Finding](), []string{others}}, {reflect.TypeFor[change](), []string{others}},
-		{reflect.TypeFor[examine.Report](), []string{others, session}},
+		{reflect.TypeFor[check.Finding](), []string{others}}, {reflect.TypeFor[change](), []string{others}},
+		{reflect.TypeFor[repair.Report](), []string{others, session}},
 	} {
 		said := ""
 		for _, part := range c.parts {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"belay/internal/daemon"
-	"belay/internal/lookup"
+	"belay/internal/state/query"
 )
 
 func printStatus(w io.Writer, st daemon.Status) {
@@ -60,7 +60,7 @@ func printStatus(w io.Writer, st daemon.Status) {
 }
 
 // printSessions gives people three lines that fit for each session, and programs a table.
-func printSessions(w io.Writer, list []lookup.SessionStatus) {
+func printSessions(w io.Writer, list []query.SessionStatus) {
 	if len(list) == 0 {
 		fmt.Fprintln(w, "no sessions")
 		return
@@ -83,7 +83,7 @@ func printSessions(w io.Writer, list []lookup.SessionStatus) {
 	_ = t.Flush() // the writer below reports its own errors
 }
 
-func printBlock(w io.Writer, s lookup.SessionStatus, cols int) {
+func printBlock(w io.Writer, s query.SessionStatus, cols int) {
 	title := s.Title
 	if title == "" {
 		title = "(nothing said yet)"
@@ -94,21 +94,21 @@ func printBlock(w io.Writer, s lookup.SessionStatus, cols int) {
 	fmt.Fprintln(w, short("  "+facts, cols))
 }
 
-func lastEvent(s lookup.SessionStatus) string {
+func lastEvent(s query.SessionStatus) string {
 	if s.LastEvent.IsZero() {
 		return "no event"
 	}
 	return fmt.Sprintf("%s (%s)", ago(s.LastEvent), s.LastEvent.Local().Format("Jan 2 15:04 MST"))
 }
 
-func fullID(s lookup.SessionStatus) string {
+func fullID(s query.SessionStatus) string {
 	if s.Child != "" {
 		return s.SessionID + "/" + s.Child
 	}
 	return s.SessionID
 }
 
-func printSession(w io.Writer, s lookup.SessionStatus) {
+func printSession(w io.Writer, s query.SessionStatus) {
 	cols := width(w)
 	line := func(k, format string, args ...any) {
 		fmt.Fprintln(w, short(fmt.Sprintf("%-12s%s", k, printable(fmt.Sprintf(format, args...))), cols))
@@ -156,7 +156,7 @@ func clock(t time.Time) string {
 	return t.Format("15:04:05 MST")
 }
 
-func newest(s lookup.SessionStatus) string {
+func newest(s query.SessionStatus) string {
 	if s.Checkpoint == 0 {
 		return "none"
 	}
@@ -171,7 +171,7 @@ func newest(s lookup.SessionStatus) string {
 	return fmt.Sprintf("%d %s %s", s.Checkpoint, kind, ago(at))
 }
 
-func risk(r lookup.AtRisk) string {
+func risk(r query.AtRisk) string {
 	var parts []string
 	if r.Rounds > 0 {
 		parts = append(parts, count(r.Rounds, "round"))

@@ -9,16 +9,16 @@ import (
 
 // besides are the files that touch the disk without the seam of internal/vfs, and why: none of it is durable state of belay's.
 var besides = map[string]string{
-	"internal/vfs/":                   "the seam itself",
-	"internal/daemon/listen.go":       "the socket and its folder",
-	"internal/intake/handover.go":     "the stamp of the last start of a daemon",
-	"internal/intake/intake.go":       "a lock file",
-	"internal/sqlitero/sqlitero.go":   "a copy of another program's database, to read it",
-	"internal/agent/codex/rollout.go": "an unpacked copy of a transcript, to read it",
-	"internal/lab/report.go":          "the table of what was tried, written by tests",
-	"internal/runner/runner.go":       "the terminal",
-	"scripts/replay/main.go":          "the transcript of an agent that is played",
-	"scripts/bench.d/":                "measurements",
+	"internal/vfs/":                        "the seam itself",
+	"internal/daemon/listen.go":            "the socket and its folder",
+	"internal/wire/intake/handover.go":     "the stamp of the last start of a daemon",
+	"internal/wire/intake/intake.go":       "a lock file",
+	"internal/transcript/sqlite/sqlite.go": "a copy of another program's database, to read it",
+	"internal/agent/codex/rollout.go":      "an unpacked copy of a transcript, to read it",
+	"internal/test/lab/report.go":          "the table of what was tried, written by tests",
+	"internal/host/run/run.go":             "the terminal",
+	"scripts/replay/main.go":               "the transcript of an agent that is played",
+	"scripts/bench.d/":                     "measurements",
 }
 
 // TestDurableStateGoesThroughTheSeam: what fails and what a power cut takes is tested at one place, so nothing may write past

@@ -158,7 +158,7 @@ func (h home) output(t *testing.T, inside bool, env []string, args ...string) []
 	t.Helper()
 	if (inside || args[0] == "__complete") && !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--state-dir") }) {
 		var b bytes.Buffer
-		run(t.Context(), args, strings.NewReader(""), &b, &b)
+		runMain(t.Context(), args, strings.NewReader(""), &b, &b)
 		return b.Bytes()
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

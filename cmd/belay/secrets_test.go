@@ -21,7 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"belay/internal/agent/all"
-	"belay/internal/mirror"
+	"belay/internal/state/mirror"
 	"belay/internal/vfs"
 )
 

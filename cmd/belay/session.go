@@ -12,8 +12,8 @@ import (
 	"belay/checkpoint"
 	"belay/internal/agent"
 	"belay/internal/agent/all"
-	"belay/internal/lookup"
-	"belay/internal/statedir"
+	"belay/internal/state"
+	"belay/internal/state/query"
 )
 
 // otherAgent is the agent of an event that names none.
@@ -42,8 +42,8 @@ func agentNames() []string {
 }
 
 // name gives the session that the flags mean. Without a session id it is one of this folder.
-func (f *sessionFlags) name() (statedir.Name, error) {
-	n := statedir.Name{Agent: agent.Text(f.agent), Session: agent.Text(f.session), Child: agent.Text(f.child), Workspace: f.workspace}
+func (f *sessionFlags) name() (state.Name, error) {
+	n := state.Name{Agent: agent.Text(f.agent), Session: agent.Text(f.session), Child: agent.Text(f.child), Workspace: f.workspace}
 	if n.Workspace == "" {
 		wd, err := os.Getwd()
 		if err != nil {
@@ -72,14 +72,14 @@ func realFolder(path string) string {
 
 // elsewhere adds to "no such session" where there is one: an id that is no UUID belongs to a folder.
 func (a *app) elsewhere(ctx context.Context, f sessionFlags, err error) error {
-	if !errors.Is(err, lookup.ErrNotFound) && !errors.Is(err, checkpoint.ErrNotFound) || f.session == "" || f.workspace != "" {
+	if !errors.Is(err, query.ErrNotFound) && !errors.Is(err, checkpoint.ErrNotFound) || f.session == "" || f.workspace != "" {
 		return err
 	}
 	folder, ferr := a.folder()
 	if ferr != nil {
 		return err
 	}
-	list, ferr := folder.Sessions(ctx, statedir.Name{Agent: f.agent, Session: f.session, Child: f.child}, 1)
+	list, ferr := folder.Sessions(ctx, state.Name{Agent: f.agent, Session: f.session, Child: f.child}, 1)
 	if ferr != nil || len(list) == 0 || list[0].Workspace == "" {
 		return err
 	}

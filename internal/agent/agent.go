@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 
 	"belay/checkpoint"
-	"belay/internal/examine"
+	"belay/internal/transcript/repair"
 	"belay/internal/vfs"
 )
 
@@ -194,5 +194,5 @@ type Watched interface {
 type Examiner interface {
 	// Examine reads the whole transcript at src.Path and changes nothing. Seen, when not nil, is called now and then with
 	// how many of the file's bytes have been read.
-	Examine(ctx context.Context, src Source, seen func(bytes int64)) (*examine.Examined, error)
+	Examine(ctx context.Context, src Source, seen func(bytes int64)) (*repair.Examined, error)
 }

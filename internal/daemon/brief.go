@@ -11,8 +11,8 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/lookup"
-	"belay/internal/proc"
+	"belay/internal/host/proc"
+	"belay/internal/state/query"
 	"belay/recovery"
 )
 
@@ -36,7 +36,7 @@ func (d *Daemon) offer(ans *answer, a agent.Agent, in agent.Incoming, e checkpoi
 		if err != nil || r.Text == "" {
 			d.release(b, err != nil)
 			if line := d.trouble(b.start); line != "" && err == nil {
-				ans.body = a.Reply(event, checkpoint.Frame(lookup.Marker(), line))
+				ans.body = a.Reply(event, checkpoint.Frame(query.Marker(), line))
 			}
 			return
 		}
@@ -112,8 +112,8 @@ func (d *Daemon) choose(ctx context.Context, b *briefing, self *checkpoint.State
 	}
 	for _, s := range saved {
 		if !empty(s) {
-			lookup.NoticeDeath(s, now)
-			list = append(list, lookup.Candidate(s))
+			query.NoticeDeath(s, now)
+			list = append(list, query.Candidate(s))
 		}
 	}
 	c := recovery.Choose(list, b.to, self.Workspace, adopt, set.AdoptWindow, now)
@@ -139,7 +139,7 @@ func empty(s *checkpoint.State) bool {
 func (d *Daemon) dead(ctx context.Context, key checkpoint.Key) *checkpoint.State {
 	state, _ := ask(ctx, d.session(key), func(s *session) *checkpoint.State {
 		s.noticeDeath(nil)
-		if lookup.Candidate(s.state).Given {
+		if query.Candidate(s.state).Given {
 			return nil
 		}
 		return s.state.Clone()
@@ -195,7 +195,7 @@ func (d *Daemon) candidates(ctx context.Context, self checkpoint.Key, workspace 
 	defer cancel()
 	answers := askAll(ctx, unsure, func(s *session) recovery.Candidate {
 		s.noticeDeath(nil)
-		return lookup.Candidate(s.state)
+		return query.Candidate(s.state)
 	})
 	for i, c := range answers {
 		if c == nil {
@@ -243,7 +243,7 @@ func (d *Daemon) claimDeath(b *briefing, k checkpoint.Key) bool {
 
 // compose writes the text.
 func (d *Daemon) compose(ctx context.Context, b *briefing, a agent.Agent) (recovery.Result, error) {
-	marker := lookup.Marker()
+	marker := query.Marker()
 	if b.line != "" {
 		return recovery.Result{Text: checkpoint.Frame(marker, b.line), Marker: marker}, nil
 	}
@@ -254,7 +254,7 @@ func (d *Daemon) compose(ctx context.Context, b *briefing, a agent.Agent) (recov
 	if most := a.Limits().BriefBytes; most > 0 {
 		limit = min(limit, most)
 	}
-	q := lookup.Question{Options: recovery.Options{Start: b.start, MaxBytes: limit, Marker: marker}}
+	q := query.Question{Options: recovery.Options{Start: b.start, MaxBytes: limit, Marker: marker}}
 	return d.folder().Answer(ctx, b.about, b.about.Key != b.to, q)
 }
 

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"belay/checkpoint"
-	"belay/internal/audit"
+	"belay/internal/state/check"
 	"belay/internal/wire"
 )
 
@@ -345,7 +345,7 @@ func TestO05CheckpointsOfOthersAreIgnored(t *testing.T) {
 	home(t)
 	dir, cwd := tempDir(t), tempDir(t)
 	r := start(t, dir)
-	r.excused = []audit.Rule{audit.Private, audit.Aside} // another user planted them
+	r.excused = []check.Rule{check.Private, check.Aside} // another user planted them
 	r.crashed(sessionA, cwd)
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
@@ -370,7 +370,7 @@ func TestO05CheckpointsOfOthersAreIgnored(t *testing.T) {
 		t.Fatal(err)
 	}
 	r = start(t, dir)
-	r.excused = []audit.Rule{audit.Private, audit.Aside} // another user planted them
+	r.excused = []check.Rule{check.Private, check.Aside} // another user planted them
 	if _, text := r.hook(os.Getpid(), startOf(sessionA, "startup", cwd)); text != "" {
 		t.Errorf("another user's state was given:\n%s", text)
 	}

@@ -8,8 +8,8 @@ import (
 	"go.uber.org/zap"
 
 	"belay/checkpoint"
-	"belay/internal/mirror"
-	"belay/internal/statedir"
+	"belay/internal/state"
+	"belay/internal/state/mirror"
 )
 
 // budget bounds what all sessions together keep: checkpoints, mirrors and saved states. The folder is measured at the start
@@ -136,7 +136,7 @@ func (d *Daemon) keepTotal(ctx context.Context) error {
 		b.tight.Store(false)
 		return nil
 	}
-	slices.SortFunc(usage, func(a, b statedir.Usage) int { return a.Newest.Compare(b.Newest) })
+	slices.SortFunc(usage, func(a, b state.Usage) int { return a.Newest.Compare(b.Newest) })
 	active := map[string]*session{}
 	for _, s := range d.active() {
 		active[d.dir.Session(s.key)] = s
@@ -165,7 +165,7 @@ func (d *Daemon) keepTotal(ctx context.Context) error {
 }
 
 // cut leaves of a session at rest what is never taken.
-func (d *Daemon) cut(ctx context.Context, u statedir.Usage) error {
+func (d *Daemon) cut(ctx context.Context, u state.Usage) error {
 	key, ok := d.dir.KeyOf(u)
 	if !ok || !d.hold(key) {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"belay/checkpoint"
-	"belay/internal/mirror"
+	"belay/internal/state/mirror"
 )
 
 // bound changes retention.total_bytes of a running daemon.

@@ -11,7 +11,7 @@ import (
 
 	"belay/breaker"
 	"belay/checkpoint"
-	"belay/internal/gitstat"
+	"belay/internal/host/git"
 )
 
 // build is a checkpoint on its way: decided, then brought up to date with the transcript, then written. It never holds up
@@ -86,7 +86,7 @@ func (s *session) store(ctx context.Context, c *checkpoint.Checkpoint) error {
 	}
 	_ = s.d.journal.Wait(ctx, c.State.Seq) // a checkpoint is worth having while the journal's disk fails; load knows of such numbers
 	if c.Level == checkpoint.Full && s.d.set.Load().WorkTree && c.State.Workspace != "" && c.Cause != checkpoint.CauseStopping {
-		c.WorkTree = gitstat.Status(ctx, c.State.Workspace)
+		c.WorkTree = git.Status(ctx, c.State.Workspace)
 	}
 	for try := 0; ; try++ {
 		data, err := c.Encode()

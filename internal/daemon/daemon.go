@@ -23,9 +23,9 @@ import (
 	"belay/checkpoint"
 	"belay/checkpoint/journal"
 	"belay/heartbeat"
-	"belay/internal/mirror"
 	"belay/internal/redact"
-	"belay/internal/statedir"
+	"belay/internal/state"
+	"belay/internal/state/mirror"
 	"belay/internal/vfs"
 	"belay/watch"
 )
@@ -36,7 +36,7 @@ type Daemon struct {
 	set       *atomic.Pointer[Options] // with what Reload changed
 	times     times
 	log       *zap.Logger
-	dir       statedir.Dir
+	dir       state.Dir
 	openStore func() (checkpoint.Store, error)
 	journal   *journal.Journal
 	store     *breaker.Breaker
@@ -92,7 +92,7 @@ type counters struct {
 func New(opt Options) *Daemon {
 	opt.FS = vfs.Within(opt.FS, opt.StateDir)
 	d := &Daemon{opt: opt, set: new(atomic.Pointer[Options]), times: usualTimes(), log: opt.Log,
-		dir: statedir.Dir{Root: opt.StateDir, FS: opt.FS}, started: time.Now(), ready: make(chan struct{}),
+		dir: state.Dir{Root: opt.StateDir, FS: opt.FS}, started: time.Now(), ready: make(chan struct{}),
 		gone: make(chan struct{}, 1), spooled: make(chan struct{}, 1), resting: make(chan struct{}, 1), builds: make(chan struct{}, maxBuilds), big: newCrowd(maxBig, bigSpared, bigDawdle)}
 	d.budget, d.overfull, d.naming = newBudget(), make(chan struct{}, 1), make(chan struct{}, 1)
 	d.openStore = d.openFiles
@@ -129,7 +129,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 
 func (d *Daemon) run(ctx context.Context) error {
 	if err := d.dir.Make(); err != nil {
-		if errors.Is(err, statedir.ErrForeign) {
+		if errors.Is(err, state.ErrForeign) {
 			return err
 		}
 		d.health, d.homeless = err, true // degraded from the start: events are held in memory, hooks notice nothing

@@ -15,7 +15,7 @@ import (
 	"belay/breaker"
 	"belay/checkpoint"
 	"belay/checkpoint/filestore"
-	"belay/internal/audit"
+	"belay/internal/state/check"
 	"belay/internal/vfs"
 	"belay/internal/wire"
 )
@@ -459,7 +459,7 @@ func onlyCheckpoint(t *testing.T, dir string) string {
 func TestG01EmptyNewestCheckpoint(t *testing.T) {
 	dir := tempDir(t)
 	r := start(t, dir)
-	r.excused = []audit.Rule{audit.Checkpoint} // it is the case
+	r.excused = []check.Rule{check.Checkpoint} // it is the case
 	r.rounds("s", 0, 2)
 	r.checkpoint("s")
 	empty := filepath.Join(filepath.Dir(onlyCheckpoint(t, dir)), "000002-full.md")

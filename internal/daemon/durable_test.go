@@ -15,9 +15,9 @@ import (
 
 	"belay/checkpoint/filestore"
 	"belay/checkpoint/journal"
-	"belay/internal/audit/audittest"
-	"belay/internal/lookup"
-	"belay/internal/statedir"
+	"belay/internal/state"
+	"belay/internal/state/check/checktest"
+	"belay/internal/state/query"
 	"belay/internal/vfs"
 	"belay/internal/vfs/vfstest"
 	"belay/internal/wire"
@@ -122,7 +122,7 @@ func TestNumbersBeginAnewAfterTheJournalWasLost(t *testing.T) {
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}
-	list, _, err := statedir.Dir{Root: dir, FS: vfs.OS{}}.Find(t.Context(), statedir.Name{Session: "s"})
+	list, _, err := state.Dir{Root: dir, FS: vfs.OS{}}.Find(t.Context(), state.Name{Session: "s"})
 	if err != nil || len(list) != 1 || list[0].Rounds != 12 {
 		t.Errorf("without a daemon: %d sessions, %v, want one with 12 rounds", len(list), err)
 	}
@@ -280,7 +280,7 @@ func (k *killed) client(ctx context.Context, i int) {
 // compare reads the folder as `belay recover` does, without a daemon.
 func (k *killed) compare() {
 	k.t.Helper()
-	f := lookup.Open(k.dir, nil)
+	f := query.Open(k.dir, nil)
 	states, rep, err := f.Dir.States(context.Background(), nil)
 	if err != nil {
 		k.t.Fatal(err)
@@ -299,7 +299,7 @@ func (k *killed) compare() {
 		}
 		k.checkpoints = max(k.checkpoints, len(list))
 	}
-	audittest.Whole(k.t, k.dir)
+	checktest.Whole(k.t, k.dir)
 	if want := k.seq.Load(); last < want {
 		k.t.Errorf("journal ends at %d, acknowledged was %d", last, want)
 	}

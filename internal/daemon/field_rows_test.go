@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"belay/internal/spool"
+	"belay/internal/state/spool"
 	"belay/internal/vfs"
 	"belay/internal/wire"
 )

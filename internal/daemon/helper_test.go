@@ -19,10 +19,10 @@ import (
 	"belay/breaker"
 	"belay/checkpoint"
 	"belay/internal/agent/all"
-	"belay/internal/audit"
-	"belay/internal/audit/audittest"
-	"belay/internal/lookup"
-	"belay/internal/statedir"
+	"belay/internal/state"
+	"belay/internal/state/check"
+	"belay/internal/state/check/checktest"
+	"belay/internal/state/query"
 	"belay/internal/vfs"
 	"belay/internal/wire"
 	"belay/recovery"
@@ -101,7 +101,7 @@ type running struct {
 	logs *observer.ObservedLogs
 	stop func() error // ends it as SIGTERM does; a second call does nothing
 	// excused are the rules of a whole store that the test breaks itself.
-	excused []audit.Rule
+	excused []check.Rule
 }
 
 // start runs a daemon on a state folder until the test ends.
@@ -109,7 +109,7 @@ func start(t *testing.T, dir string, change ...func(*Daemon)) *running {
 	t.Helper()
 	// The first heartbeat of all comes at the start; in most tests it would only be in the way.
 	if beat := filepath.Join(dir, "beat.json"); !exists(beat) {
-		_ = statedir.Dir{Root: dir, FS: vfs.OS{}}.SaveBeat(time.Now()) // some tests have no folder yet, and bear with the beat
+		_ = state.Dir{Root: dir, FS: vfs.OS{}}.SaveBeat(time.Now()) // some tests have no folder yet, and bear with the beat
 	}
 	core, logs := observer.New(zapcore.InfoLevel)
 	opt := testOptions(dir, zap.New(core))
@@ -137,7 +137,7 @@ func start(t *testing.T, dir string, change ...func(*Daemon)) *running {
 		if err := r.stop(); err != nil {
 			t.Errorf("Run = %v", err)
 		}
-		audittest.Whole(t, dir, r.excused...)
+		checktest.Whole(t, dir, r.excused...)
 		if t.Failed() {
 			for _, e := range logs.All() {
 				t.Logf("log: %s %s %v", e.Level, e.Message, e.ContextMap())
@@ -260,9 +260,9 @@ func (r *running) decode(reply wire.Reply, v any) {
 	}
 }
 
-func (r *running) session(agent, id string) lookup.SessionStatus {
+func (r *running) session(agent, id string) query.SessionStatus {
 	r.t.Helper()
-	var st lookup.SessionStatus
+	var st query.SessionStatus
 	reply, _ := r.do(wire.Request{Op: "status", Agent: agent, Session: id, Workspace: "/proj"}, nil)
 	r.decode(reply, &st)
 	return st
@@ -271,7 +271,7 @@ func (r *running) session(agent, id string) lookup.SessionStatus {
 // checkpoints lists what is stored of a session, newest first.
 func (r *running) checkpoints(agent, id string) []checkpoint.Meta {
 	r.t.Helper()
-	var shown lookup.Shown
+	var shown query.Shown
 	reply, _ := r.do(wire.Request{Op: "show", Agent: agent, Session: id, Workspace: "/proj"}, nil)
 	if reply.Code == wire.CodeNotFound {
 		return nil

@@ -12,7 +12,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/heartbeat"
-	"belay/internal/proc"
+	"belay/internal/host/proc"
 )
 
 // follow keeps up with what an event said of process and transcript. It runs in the session's goroutine.

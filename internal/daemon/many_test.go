@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"belay/internal/audit"
-	"belay/internal/spool"
+	"belay/internal/state/check"
+	"belay/internal/state/spool"
 	"belay/internal/vfs"
 	"belay/internal/wire"
 )
@@ -109,7 +109,7 @@ func TestStartDoesNotReadWhatIsOnDisk(t *testing.T) {
 	}
 	began := time.Now()
 	r := start(t, dir)
-	r.excused = []audit.Rule{audit.State} // the files are empty
+	r.excused = []check.Rule{check.State} // the files are empty
 	took := time.Since(began)
 	t.Logf("ready after %s beside %d sessions", took.Round(time.Millisecond), many)
 	if took > 5*time.Second {
@@ -162,7 +162,7 @@ func TestC13APoisonedSpoolFileIsSetAside(t *testing.T) {
 		}
 	}
 	r := start(t, dir)
-	r.excused = []audit.Rule{audit.Aside} // it is the case
+	r.excused = []check.Rule{check.Aside} // it is the case
 	var bad []string
 	until(t, "it is set aside", func() (done bool) {
 		names, err := filepath.Glob(filepath.Join(dir, "spool", "bad", "*"))

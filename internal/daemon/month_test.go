@@ -18,7 +18,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/checkpoint/filestore"
-	"belay/internal/audit/audittest"
+	"belay/internal/state/check/checktest"
 	"belay/internal/vfs"
 	"belay/internal/vfs/vfstest"
 )
@@ -97,7 +97,7 @@ func TestMonthStaysWithinItsBudget(t *testing.T) {
 		t.Errorf("at most %d of %d bytes were kept and %d FULLs went: the budget was never met", most, budget, l.fullsGone)
 	}
 	wantEverySession(t, dir, days*sessionsADay)
-	audittest.Whole(t, dir)
+	checktest.Whole(t, dir)
 }
 
 func must[T any](v T, err error) T {

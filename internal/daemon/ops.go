@@ -10,7 +10,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/proc"
+	"belay/internal/host/proc"
 	"belay/internal/redact"
 	"belay/internal/wire"
 )

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"belay/internal/audit"
+	"belay/internal/state/check"
 	"belay/internal/wire"
 )
 
@@ -364,7 +364,7 @@ func TestD02WhatLiesAtTheSocketsPlace(t *testing.T) {
 			}
 			t.Cleanup(func() { _ = os.Remove(lockName(wire.SocketPlaces(dir)[1])) })
 			r := start(t, dir)
-			r.excused = []audit.Rule{audit.Private, audit.Known} // what lies there stays
+			r.excused = []check.Rule{check.Private, check.Known} // what lies there stays
 			if r.d.place.Path == path {
 				t.Fatal("it listens there")
 			}

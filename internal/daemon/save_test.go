@@ -9,7 +9,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/checkpoint/filestore"
-	"belay/internal/audit/audittest"
+	"belay/internal/state/check/checktest"
 	"belay/internal/vfs"
 	"belay/internal/vfs/vfstest"
 	"belay/internal/wire"
@@ -43,7 +43,7 @@ func TestG07KillAtEachStepOfSaving(t *testing.T) {
 			t.Fatalf("step %d: Run = %v", k, err)
 		}
 		ops = disk.Ops()[before:]
-		audittest.Whole(t, dir)
+		checktest.Whole(t, dir)
 		r = start(t, dir)
 		r.event("s", wire.Event{Kind: "prompt", Text: "and one more"})
 		until(t, "all is in a checkpoint", func() bool {

@@ -13,8 +13,8 @@ import (
 	"belay/checkpoint"
 	"belay/checkpoint/journal"
 	"belay/internal/agent"
-	"belay/internal/lookup"
-	"belay/internal/proc"
+	"belay/internal/host/proc"
+	"belay/internal/state/query"
 	"belay/internal/vfs"
 	"belay/internal/wire"
 )
@@ -184,7 +184,7 @@ func (s *session) event(e checkpoint.Event) result {
 // the process that a start names; it may be the same one.
 func (s *session) noticeDeath(now *checkpoint.Proc) {
 	st := s.state
-	if st.Live && st.Proc != nil && (now == nil || *now != *st.Proc) && lookup.Candidate(st).Dead {
+	if st.Live && st.Proc != nil && (now == nil || *now != *st.Proc) && query.Candidate(st).Dead {
 		s.note(checkpoint.Event{Kind: checkpoint.EventExit, Proc: st.Proc, Reason: "its process is gone"})
 	}
 }

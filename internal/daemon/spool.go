@@ -8,7 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"belay/internal/spool"
+	"belay/internal/state/spool"
 	"belay/internal/wire"
 )
 

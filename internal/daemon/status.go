@@ -15,9 +15,9 @@ import (
 
 	"belay/breaker"
 	"belay/checkpoint"
-	"belay/internal/lookup"
 	"belay/internal/redact"
-	"belay/internal/statedir"
+	"belay/internal/state"
+	"belay/internal/state/query"
 	"belay/internal/wire"
 	"belay/recovery"
 	"belay/watch"
@@ -25,20 +25,20 @@ import (
 
 // Status is what `belay status` tells of the daemon.
 type Status struct {
-	Version   string                 `json:"version"`
-	PID       int                    `json:"pid"`
-	Started   time.Time              `json:"started"`
-	Socket    string                 `json:"socket"`
-	StateDir  string                 `json:"state_dir"`
-	Problem   string                 `json:"problem,omitempty"` // why the state folder cannot be used
-	Degraded  bool                   `json:"degraded"`
-	Breaker   breaker.State          `json:"breaker"`
-	Journal   JournalStatus          `json:"journal"`
-	Watch     watch.Status           `json:"watch"`
-	Counts    map[string]int64       `json:"counts"`
-	Memory    uint64                 `json:"heap_bytes"`
-	Sessions  []lookup.SessionStatus `json:"sessions"`
-	Heartbeat time.Time              `json:"heartbeat,omitzero"` // the last one that did its work
+	Version   string                `json:"version"`
+	PID       int                   `json:"pid"`
+	Started   time.Time             `json:"started"`
+	Socket    string                `json:"socket"`
+	StateDir  string                `json:"state_dir"`
+	Problem   string                `json:"problem,omitempty"` // why the state folder cannot be used
+	Degraded  bool                  `json:"degraded"`
+	Breaker   breaker.State         `json:"breaker"`
+	Journal   JournalStatus         `json:"journal"`
+	Watch     watch.Status          `json:"watch"`
+	Counts    map[string]int64      `json:"counts"`
+	Memory    uint64                `json:"heap_bytes"`
+	Sessions  []query.SessionStatus `json:"sessions"`
+	Heartbeat time.Time             `json:"heartbeat,omitzero"` // the last one that did its work
 }
 
 // JournalStatus is the journal's health.
@@ -54,7 +54,7 @@ type JournalStatus struct {
 
 func (d *Daemon) statusOp(ctx context.Context, req wire.Request) *answer {
 	return &answer{finish: func(ctx context.Context, a *answer) {
-		n := statedir.Name{Agent: req.Agent, Session: req.Session, Child: req.Child, Workspace: realPath(req.Workspace)}
+		n := state.Name{Agent: req.Agent, Session: req.Session, Child: req.Child, Workspace: realPath(req.Workspace)}
 		if req.Session == "" {
 			a.reply = d.bodyAnswer(d.status(ctx)).reply
 			return
@@ -73,7 +73,7 @@ func (d *Daemon) status(ctx context.Context) Status {
 	h := d.journal.Health()
 	b := d.store.State()
 	st := Status{Version: d.opt.Version, PID: os.Getpid(), Started: d.started.UTC(), Socket: d.place.Path, StateDir: d.opt.StateDir, Breaker: b, Degraded: b.Phase != breaker.Closed,
-		Watch: d.watch.Status(), Counts: d.numbers(), Sessions: []lookup.SessionStatus{}, Heartbeat: d.beats.Last(),
+		Watch: d.watch.Status(), Counts: d.numbers(), Sessions: []query.SessionStatus{}, Heartbeat: d.beats.Last(),
 		Journal: JournalStatus{Stored: h.Stored, Last: h.Last, Held: h.Held, Dropped: h.Dropped, Since: h.Since}}
 	if h.Err != nil {
 		st.Journal.Error = h.Err.Error()
@@ -90,14 +90,14 @@ func (d *Daemon) status(ctx context.Context) Status {
 			st.Sessions = append(st.Sessions, one)
 		}
 	}
-	slices.SortFunc(st.Sessions, func(a, b lookup.SessionStatus) int { return b.LastEvent.Compare(a.LastEvent) })
+	slices.SortFunc(st.Sessions, func(a, b query.SessionStatus) int { return b.LastEvent.Compare(a.LastEvent) })
 	return st
 }
 
 // describe adds to a session's state what only the daemon knows.
-func (s *session) describe(ctx context.Context) (lookup.SessionStatus, bool) {
-	return ask(ctx, s, func(s *session) lookup.SessionStatus {
-		st := lookup.StatusOf(s.state, time.Now())
+func (s *session) describe(ctx context.Context) (query.SessionStatus, bool) {
+	return ask(ctx, s, func(s *session) query.SessionStatus {
+		st := query.StatusOf(s.state, time.Now())
 		st.ConsecutiveFailures, st.Degraded = s.failures, s.d.degraded()
 		st.AtRisk.Bytes = s.file.behind
 		if st.Transcript != nil {
@@ -112,7 +112,7 @@ func (s *session) describe(ctx context.Context) (lookup.SessionStatus, bool) {
 	})
 }
 
-func (d *Daemon) sessionStatus(ctx context.Context, n statedir.Name) (lookup.SessionStatus, error) {
+func (d *Daemon) sessionStatus(ctx context.Context, n state.Name) (query.SessionStatus, error) {
 	for _, s := range d.active() {
 		if n.Matches(s.key, s.key.Workspace) {
 			if st, ok := s.describe(ctx); ok {
@@ -122,16 +122,16 @@ func (d *Daemon) sessionStatus(ctx context.Context, n statedir.Name) (lookup.Ses
 	}
 	list, err := d.folder().Sessions(ctx, n, 1)
 	if err != nil {
-		return lookup.SessionStatus{}, err
+		return query.SessionStatus{}, err
 	}
 	if len(list) == 0 {
-		return lookup.SessionStatus{}, lookup.ErrNotFound
+		return query.SessionStatus{}, query.ErrNotFound
 	}
 	list[0].Degraded = d.degraded()
 	return list[0], nil
 }
 
-func (d *Daemon) folder() lookup.Folder { return lookup.Folder{Dir: d.dir, Agents: d.opt.Agents} }
+func (d *Daemon) folder() query.Folder { return query.Folder{Dir: d.dir, Agents: d.opt.Agents} }
 
 func (d *Daemon) numbers() map[string]int64 {
 	m := map[string]int64{"events": d.counts.events.Load(), "checkpoints": d.counts.taken.Load(), "bad_frames": d.counts.badFrames.Load(),
@@ -160,7 +160,7 @@ func (d *Daemon) lookupOp(_ context.Context, req wire.Request) *answer {
 	return &answer{finish: func(ctx context.Context, a *answer) {
 		v, err := d.look(ctx, req)
 		switch {
-		case errors.Is(err, lookup.ErrNotFound), errors.Is(err, checkpoint.ErrNotFound):
+		case errors.Is(err, query.ErrNotFound), errors.Is(err, checkpoint.ErrNotFound):
 			a.reply = failure(wire.CodeNotFound, err.Error(), "belay list shows the sessions").reply
 		case err != nil:
 			a.reply = failure(wire.CodeBadRequest, err.Error(), "").reply
@@ -177,7 +177,7 @@ func (d *Daemon) look(ctx context.Context, req wire.Request) (any, error) {
 			return nil, err
 		}
 	}
-	n := statedir.Name{Agent: req.Agent, Session: req.Session, Child: req.Child, Workspace: realPath(req.Workspace)}
+	n := state.Name{Agent: req.Agent, Session: req.Session, Child: req.Child, Workspace: realPath(req.Workspace)}
 	switch req.Op {
 	case "list":
 		list, err := d.folder().Sessions(ctx, n, ask.Most)
@@ -191,6 +191,6 @@ func (d *Daemon) look(ctx context.Context, req wire.Request) (any, error) {
 	if f := recovery.Format(ask.Format); f != "" && f != recovery.Brief && f != recovery.Delta {
 		return nil, fmt.Errorf("format %q: brief or delta", ask.Format)
 	}
-	return d.folder().Recover(ctx, lookup.Question{Name: n, Transcript: ask.Transcript, Since: ask.Since,
+	return d.folder().Recover(ctx, query.Question{Name: n, Transcript: ask.Transcript, Since: ask.Since,
 		Options: recovery.Options{Start: ask.Start, Format: recovery.Format(ask.Format), MaxBytes: ask.MaxBytes, MaxMessages: ask.MaxMessages}})
 }

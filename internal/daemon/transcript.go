@@ -13,7 +13,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/mirror"
+	"belay/internal/state/mirror"
 	"belay/recovery"
 )
 

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"belay/checkpoint"
-	"belay/internal/mirror"
+	"belay/internal/state/mirror"
 	"belay/internal/wire"
 )
 

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"belay/checkpoint"
-	"belay/internal/lookup"
 	"belay/internal/redact"
-	"belay/internal/statedir"
+	"belay/internal/state"
+	"belay/internal/state/query"
 	"belay/internal/wire"
 	"belay/recovery"
 )
@@ -204,7 +204,7 @@ func (d *Daemon) verbStatus(req wire.Request) *answer {
 		if req.Session == "" {
 			v = d.status(ctx)
 		} else {
-			st, err := d.sessionStatus(ctx, statedir.Name{Agent: named(req.Agent), Session: req.Session, Workspace: realPath(req.Workspace)})
+			st, err := d.sessionStatus(ctx, state.Name{Agent: named(req.Agent), Session: req.Session, Workspace: realPath(req.Workspace)})
 			if err != nil {
 				*a = *textAnswer(failure(wire.CodeNotFound, "session "+req.Session+": "+err.Error(), "belay list shows the sessions"))
 				return
@@ -229,7 +229,7 @@ func named(agent string) string {
 
 func (d *Daemon) verbRecover(req wire.Request) *answer {
 	return &answer{reply: wire.Reply{OK: true}, finish: func(ctx context.Context, a *answer) {
-		r, err := d.folder().Recover(ctx, lookup.Question{Name: statedir.Name{Agent: named(req.Agent), Session: req.Session, Workspace: realPath(req.Workspace)},
+		r, err := d.folder().Recover(ctx, query.Question{Name: state.Name{Agent: named(req.Agent), Session: req.Session, Workspace: realPath(req.Workspace)},
 			Options: recovery.Options{Start: recovery.StartManual, MaxBytes: d.set.Load().BriefBytes}})
 		if err != nil {
 			*a = *textAnswer(failure(wire.CodeNotFound, err.Error(), "belay list shows the sessions"))

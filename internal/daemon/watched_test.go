@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"belay/checkpoint"
-	"belay/internal/audit"
-	"belay/internal/mirror"
+	"belay/internal/state/check"
+	"belay/internal/state/mirror"
 	"belay/internal/wire"
 )
 
@@ -38,7 +38,7 @@ func TestDatabaseTranscript(t *testing.T) {
 	}
 	add(0, `{"type":"session","version":4,"id":"`+sessionA+`","cwd":"/w"}`)
 	r := start(t, dir)
-	r.excused = []audit.Rule{audit.Known} // the agent's own folder lies there
+	r.excused = []check.Rule{check.Known} // the agent's own folder lies there
 	body := mustJSON(t, payload{"session_id": sessionA, "agent_id": "main", "workspace": "/w", "database": path, "source": "startup"})
 	if reply, _ := r.do(wire.Request{Op: "hook", Agent: "openclaw", Event: "session_open", PID: os.Getpid()}, body); !reply.OK {
 		t.Fatalf("session_open: %+v", reply)

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"belay/internal/statedir"
+	"belay/internal/state"
 	"belay/internal/vfs"
 	"belay/internal/wire"
 )
@@ -127,7 +127,7 @@ func endStarted(ctx context.Context, dir string) (sessions int, err error) {
 		return 0, fmt.Errorf("hello names process %d: %w", body.PID, err)
 	}
 	known := func() (int, error) {
-		states, _, err := statedir.Dir{Root: stateOf(dir), FS: vfs.OS{}}.States(ctx, nil)
+		states, _, err := state.Dir{Root: stateOf(dir), FS: vfs.OS{}}.States(ctx, nil)
 		return len(states), err
 	}
 	for end := time.Now().Add(3 * time.Second); time.Now().Before(end) && sessions == 0; { // its intake hands the event over

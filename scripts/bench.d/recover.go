@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"belay/checkpoint"
-	"belay/internal/jsonl"
-	"belay/internal/mirror"
+	"belay/internal/state/mirror"
+	"belay/internal/transcript/lines"
 	"belay/internal/vfs"
 )
 
@@ -229,8 +229,8 @@ func readOnly(path string) error {
 }
 
 func linesOnly(path string) error {
-	f := jsonl.Open(path)
-	_, err := f.Read(jsonl.Pos{}, jsonl.Options{Max: 1 << 40}, func(jsonl.Line) bool { return true })
+	f := lines.Open(path)
+	_, err := f.Read(lines.Pos{}, lines.Options{Max: 1 << 40}, func(lines.Line) bool { return true })
 	return errors.Join(err, f.Close())
 }
 

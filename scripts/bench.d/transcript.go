@@ -16,7 +16,7 @@ import (
 	"belay/checkpoint/filestore"
 	"belay/internal/agent"
 	"belay/internal/agent/all"
-	"belay/internal/statedir"
+	"belay/internal/state"
 	"belay/internal/vfs"
 	"belay/recovery"
 )
@@ -237,5 +237,5 @@ func (r *recorded) checkpoint(ctx context.Context, dir string) (err error) {
 	if len(s.Messages) == 0 || s.Cursor == "" {
 		return fmt.Errorf("%s: nothing was read of %s", r.agent, r.path)
 	}
-	return errors.Join(statedir.Dir{Root: stateOf(dir), FS: vfs.OS{}}.SaveState(s), store.Close())
+	return errors.Join(state.Dir{Root: stateOf(dir), FS: vfs.OS{}}.SaveState(s), store.Close())
 }

@@ -2,7 +2,7 @@
 // and the installer of that extension.
 //
 // It promises:
-//   - chat.json is only read, as a stream, in bounded memory up to document.Ceiling; over that, only events tell of a chat, and
+//   - chat.json is only read, as a stream, in bounded memory up to wholefile.Ceiling; over that, only events tell of a chat, and
 //     that is counted. A rewrite of the file is no news: messages are told apart by their ids.
 //   - The session is the first agent of the chain. A subordinate's words and calls belong to a child session, A1, A2, ...;
 //     those that were at work when the file was written are named as running.
@@ -25,7 +25,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/document"
+	"belay/internal/transcript/wholefile"
 	"belay/internal/vfs"
 )
 
@@ -89,7 +89,7 @@ func (a *Agent) Reply(event, text string) []byte {
 
 // Open gives the reader of a chat.json; with a child's id, of that subordinate's part of it.
 func (a *Agent) Open(src agent.Source) checkpoint.Transcript {
-	return document.Open(src.Path, walk(src))
+	return wholefile.Open(src.Path, walk(src))
 }
 
 // Watch names the file itself: it is no file of lines, and no mirror is kept of it.

@@ -12,7 +12,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/document"
+	"belay/internal/transcript/wholefile"
 )
 
 // chat.json is one JSON document: the context's head, the chain of agents, each with its history as a JSON text inside a
@@ -30,9 +30,9 @@ const (
 type chat struct {
 	src   agent.Source
 	child int // the agent of the chain whose history is told
-	give  func(document.Item) error
+	give  func(wholefile.Item) error
 
-	about  document.About
+	about  wholefile.About
 	id     string
 	mode   string // the context's profile
 	own    string // the agent's, which goes before it
@@ -42,11 +42,11 @@ type chat struct {
 	history
 }
 
-// walk reads a chat.json: document.Walk.
-func walk(src agent.Source) document.Walk {
-	return func(ctx context.Context, in io.Reader, give func(document.Item) error) (document.About, error) {
+// walk reads a chat.json: wholefile.Walk.
+func walk(src agent.Source) wholefile.Walk {
+	return func(ctx context.Context, in io.Reader, give func(wholefile.Item) error) (wholefile.About, error) {
 		c := &chat{src: src, child: childNumber(src.Child), give: give, names: map[int]string{}}
-		c.history = newHistory(func(it document.Item) error {
+		c.history = newHistory(func(it wholefile.Item) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
@@ -56,7 +56,7 @@ func walk(src agent.Source) document.Walk {
 			return give(it)
 		}, c.session)
 		c.about.Stamps = map[string]time.Time{}
-		err := c.document(document.NewJSON(in))
+		err := c.document(wholefile.NewJSON(in))
 		c.about.Losses = c.losses
 		c.about.Head = c.head()
 		return c.about, err
@@ -95,7 +95,7 @@ func (c *chat) head() []checkpoint.Entry {
 	return list
 }
 
-func (c *chat) document(j *document.JSON) error {
+func (c *chat) document(j *wholefile.JSON) error {
 	return j.Object(func(key string) error {
 		switch key {
 		case "id":
@@ -122,7 +122,7 @@ func (c *chat) document(j *document.JSON) error {
 }
 
 // agent reads one agent of the chain. Its number stands before its history; without one it is its place.
-func (c *chat) agent(j *document.JSON, number int) error {
+func (c *chat) agent(j *wholefile.JSON, number int) error {
 	return j.Object(func(key string) error {
 		switch key {
 		case "number":
@@ -146,7 +146,7 @@ func (c *chat) agent(j *document.JSON, number int) error {
 }
 
 // read goes through a history: a string that holds JSON, as an object in no version that is known, but that costs nothing.
-func (c *chat) read(j *document.JSON) error {
+func (c *chat) read(j *wholefile.JSON) error {
 	kind, err := j.Kind()
 	if err != nil {
 		return err
@@ -158,7 +158,7 @@ func (c *chat) read(j *document.JSON) error {
 	if err != nil {
 		return err
 	}
-	inner := document.NewJSON(text)
+	inner := wholefile.NewJSON(text)
 	if kind, err = inner.Kind(); err != nil || kind != '{' {
 		return nil // an empty history, or what is none
 	}
@@ -166,7 +166,7 @@ func (c *chat) read(j *document.JSON) error {
 }
 
 // log takes the times of the messages, which have none themselves, and the log's id, which a reset of the chat changes.
-func (c *chat) log(j *document.JSON) error {
+func (c *chat) log(j *wholefile.JSON) error {
 	return j.Object(func(key string) error {
 		switch key {
 		case "guid":
@@ -183,7 +183,7 @@ func (c *chat) log(j *document.JSON) error {
 				}
 				if json.Unmarshal(raw, &item) == nil && item.ID != "" && len(c.about.Stamps) < 2*logItems {
 					if at := seconds(item.Time); !at.IsZero() {
-						c.about.Stamps[document.Ident(item.ID)] = at
+						c.about.Stamps[wholefile.Ident(item.ID)] = at
 					}
 				}
 				return nil
@@ -203,16 +203,16 @@ func seconds(s float64) time.Time {
 }
 
 // word reads a short string; a value of another type is as if absent.
-func word(j *document.JSON, to *string) error {
+func word(j *wholefile.JSON, to *string) error {
 	raw, over, err := j.Value(smallValue)
 	var s string
 	if err == nil && !over && json.Unmarshal(raw, &s) == nil {
-		*to = document.Ident(s)
+		*to = wholefile.Ident(s)
 	}
 	return err
 }
 
-func integer(j *document.JSON, to *int) error {
+func integer(j *wholefile.JSON, to *int) error {
 	raw, over, err := j.Value(64)
 	var n int
 	if err == nil && !over && json.Unmarshal(raw, &n) == nil {

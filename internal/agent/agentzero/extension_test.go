@@ -17,7 +17,7 @@ import (
 	"belay/internal/agent"
 	"belay/internal/agent/agentzero"
 	"belay/internal/daemon"
-	"belay/internal/lookup"
+	"belay/internal/state/query"
 	"belay/internal/vfs"
 	"belay/internal/wire"
 	"belay/recovery"
@@ -144,7 +144,7 @@ func (s *stage) ask(req wire.Request) (wire.Reply, bool) {
 	return reply, err == nil && reply.OK
 }
 
-func (s *stage) session() (st lookup.SessionStatus) {
+func (s *stage) session() (st query.SessionStatus) {
 	s.t.Helper()
 	if reply, ok := s.ask(wire.Request{Op: "status", Agent: "agent-zero", Session: "chatAAAA", Workspace: s.root}); ok {
 		if err := json.Unmarshal(reply.Body, &st); err != nil {

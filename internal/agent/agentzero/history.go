@@ -5,17 +5,17 @@ import (
 	"strings"
 
 	"belay/checkpoint"
-	"belay/internal/document"
-	"belay/internal/jsonl"
 	"belay/internal/lazyre"
+	"belay/internal/transcript/lines"
+	"belay/internal/transcript/wholefile"
 )
 
 // history turns one agent's messages into items. The program runs one tool at a time, and writes a result behind its call
 // without an id: the call's id is its message's.
 type history struct {
-	give    func(document.Item) error
+	give    func(wholefile.Item) error
 	session func() string
-	names   *document.Names
+	names   *wholefile.Names
 	losses  checkpoint.Losses
 
 	turn string // message id of the prompt
@@ -24,8 +24,8 @@ type history struct {
 
 type call struct{ id, tool string }
 
-func newHistory(give func(document.Item) error, session func() string) history {
-	return history{give: give, session: session, names: document.NewNames()}
+func newHistory(give func(wholefile.Item) error, session func() string) history {
+	return history{give: give, session: session, names: wholefile.NewNames()}
 }
 
 // message is one record of the history.
@@ -36,7 +36,7 @@ type message struct {
 }
 
 // records goes through a History, Topic or Bulk.
-func (h *history) records(j *document.JSON, depth int) error {
+func (h *history) records(j *wholefile.JSON, depth int) error {
 	if depth > maxRecords {
 		return nil // no such history is real: what lies deeper is skipped
 	}
@@ -64,8 +64,8 @@ func (h *history) records(j *document.JSON, depth int) error {
 func (h *history) summary(text string, size int) error {
 	hash := checkpoint.Hash(text)
 	id := "sum:" + h.names.Of(text)
-	return h.give(document.Item{ID: id, Hash: hash, Size: size, Past: true, Entries: h.entries(func() []checkpoint.Entry {
-		said, _ := document.Words(text)
+	return h.give(wholefile.Item{ID: id, Hash: hash, Size: size, Past: true, Entries: h.entries(func() []checkpoint.Entry {
+		said, _ := wholefile.Words(text)
 		return []checkpoint.Entry{{ID: id, Kind: checkpoint.EntryCompaction, Text: said}}
 	})})
 }
@@ -82,8 +82,8 @@ func (h *history) entries(make func() []checkpoint.Entry) func() []checkpoint.En
 }
 
 // message reads one message.
-func (h *history) message(j *document.JSON) error {
-	raw, over, err := j.Value(document.MaxItem)
+func (h *history) message(j *wholefile.JSON) error {
+	raw, over, err := j.Value(wholefile.MaxItem)
 	if err != nil {
 		return err
 	}
@@ -93,16 +93,16 @@ func (h *history) message(j *document.JSON) error {
 		return nil
 	}
 	var m message
-	if jsonl.Decode(raw, &m) != nil {
+	if lines.Decode(raw, &m) != nil {
 		h.losses.BadLines++
 		return nil
 	}
 	if m.ID == "" {
 		m.ID = h.names.Of(boolWord(m.AI), string(m.Content))
 	}
-	m.ID = document.Ident(m.ID)
-	it := document.Item{ID: m.ID, Hash: checkpoint.Hash(string(m.Content)), Size: len(raw)}
-	h.losses.Replaced += jsonl.Broken(raw)
+	m.ID = wholefile.Ident(m.ID)
+	it := wholefile.Item{ID: m.ID, Hash: checkpoint.Hash(string(m.Content)), Size: len(raw)}
+	h.losses.Replaced += lines.Broken(raw)
 	if m.AI {
 		it.Entries = h.entries(h.said(m))
 	} else {
@@ -152,7 +152,7 @@ func (h *history) said(m message) func() []checkpoint.Entry {
 	switch {
 	case a.tool == toolResponse:
 		return func() []checkpoint.Entry {
-			said, _ := document.Words(a.words)
+			said, _ := wholefile.Words(a.words)
 			end := checkpoint.Entry{ID: "end:" + m.ID, Kind: checkpoint.EntryTurnEnd, Turn: turn}
 			if said == "" {
 				return []checkpoint.Entry{end}
@@ -164,11 +164,11 @@ func (h *history) said(m message) func() []checkpoint.Entry {
 			h.open = h.open[1:] // nothing is open so long
 		}
 		return func() []checkpoint.Entry {
-			return []checkpoint.Entry{{ID: "call:" + m.ID, Kind: checkpoint.EntryCall, Turn: turn, Call: m.ID, Name: document.Ident(a.tool), Input: document.ToolText(a.args)}}
+			return []checkpoint.Entry{{ID: "call:" + m.ID, Kind: checkpoint.EntryCall, Turn: turn, Call: m.ID, Name: wholefile.Ident(a.tool), Input: wholefile.ToolText(a.args)}}
 		}
 	}
 	return func() []checkpoint.Entry {
-		said, _ := document.Words(a.words)
+		said, _ := wholefile.Words(a.words)
 		if said == "" {
 			return nil
 		}
@@ -177,7 +177,7 @@ func (h *history) said(m message) func() []checkpoint.Entry {
 }
 
 // heard maps a message to the model: a person's words, a tool's result, a warning of the program's, or a summary.
-func (h *history) heard(m message, it *document.Item) {
+func (h *history) heard(m message, it *wholefile.Item) {
 	var c struct {
 		User         json.RawMessage `json:"user_message"`
 		Intervention json.RawMessage `json:"user_intervention"`
@@ -187,7 +187,7 @@ func (h *history) heard(m message, it *document.Item) {
 		Summary      json.RawMessage `json:"messages_summary"`
 	}
 	it.Entries = func() []checkpoint.Entry { return nil }
-	if len(m.Content) == 0 || m.Content[0] != '{' || jsonl.Decode(m.Content, &c) != nil {
+	if len(m.Content) == 0 || m.Content[0] != '{' || lines.Decode(m.Content, &c) != nil {
 		c.Warning = m.Content // a text, or a list with files: what the program says
 	}
 	said := text(c.User)
@@ -198,7 +198,7 @@ func (h *history) heard(m message, it *document.Item) {
 	case len(c.User)+len(c.Intervention) > 0:
 		h.turn = m.ID
 		it.Prompt = strings.TrimSpace(said) != ""
-		it.Entries = func() []checkpoint.Entry { return document.Said(m.ID, m.ID, stampless, said) }
+		it.Entries = func() []checkpoint.Entry { return wholefile.Said(m.ID, m.ID, stampless, said) }
 	case len(c.Result) > 0:
 		if open, ok := h.close(c.Tool); ok {
 			it.Entries = result(m.ID, open, c.Result, false)
@@ -206,7 +206,7 @@ func (h *history) heard(m message, it *document.Item) {
 	case len(c.Summary) > 0:
 		it.Past = true
 		it.Entries = func() []checkpoint.Entry {
-			said, _ := document.Words(text(c.Summary))
+			said, _ := wholefile.Words(text(c.Summary))
 			return []checkpoint.Entry{{ID: m.ID, Kind: checkpoint.EntryCompaction, Text: said}}
 		}
 	case len(c.Warning) > 0:
@@ -219,6 +219,6 @@ func (h *history) heard(m message, it *document.Item) {
 
 func result(id string, open call, raw json.RawMessage, failed bool) func() []checkpoint.Entry {
 	return func() []checkpoint.Entry {
-		return []checkpoint.Entry{{ID: "end:" + id, Kind: checkpoint.EntryResult, Call: open.id, Name: document.Ident(open.tool), Output: document.ToolText(raw), Failed: failed}}
+		return []checkpoint.Entry{{ID: "end:" + id, Kind: checkpoint.EntryResult, Call: open.id, Name: wholefile.Ident(open.tool), Output: wholefile.ToolText(raw), Failed: failed}}
 	}
 }

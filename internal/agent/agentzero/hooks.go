@@ -9,9 +9,9 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/document"
-	"belay/internal/foreign"
-	"belay/internal/jsonl"
+	"belay/internal/agent/kit/payload"
+	"belay/internal/transcript/lines"
+	"belay/internal/transcript/wholefile"
 )
 
 // Errors of Decode.
@@ -27,8 +27,8 @@ const (
 	maxPath = 4096
 )
 
-// payload is what the extension sends: who it is about, and what happened.
-type payload struct {
+// hookPayload is what the extension sends: who it is about, and what happened.
+type hookPayload struct {
 	Session string `json:"session_id"`
 	Kind    string `json:"context_type"` // user, task, background
 	Root    string `json:"root"`         // the program's folder
@@ -55,8 +55,8 @@ func (a *Agent) Decode(h agent.Hook) (agent.Incoming, error) {
 	if !known(h.Event) {
 		return agent.Incoming{}, nil
 	}
-	var p payload
-	if jsonl.Decode(h.Payload, &p) != nil || len(h.Payload) == 0 || strings.TrimLeft(string(h.Payload[:1]), " \t\r\n{") != "" {
+	var p hookPayload
+	if lines.Decode(h.Payload, &p) != nil || len(h.Payload) == 0 || strings.TrimLeft(string(h.Payload[:1]), " \t\r\n{") != "" {
 		return agent.Incoming{}, fmt.Errorf("decode %s %s: %w", name, h.Event, ErrBadPayload)
 	}
 	switch {
@@ -67,14 +67,14 @@ func (a *Agent) Decode(h agent.Hook) (agent.Incoming, error) {
 	}
 	root := path(p.Root)
 	if root != "" {
-		root = foreign.RealPath(root)
+		root = payload.RealPath(root)
 	}
 	e := checkpoint.Event{
-		Key:        checkpoint.NewKey(name, "", document.Ident(p.Session), root),
+		Key:        checkpoint.NewKey(name, "", wholefile.Ident(p.Session), root),
 		Transcript: path(p.File),
 		Workspace:  root,
-		Mode:       document.Ident(p.Profile),
-		Turn:       document.Ident(p.Turn),
+		Mode:       wholefile.Ident(p.Profile),
+		Turn:       wholefile.Ident(p.Turn),
 	}
 	e.Key.Child = childID(p.Number)
 	return meaning(h.Event, p, e), nil
@@ -97,7 +97,7 @@ func path(s string) string {
 }
 
 // meaning is the pure part of Decode: what one event says. e holds what all events have.
-func meaning(event string, p payload, e checkpoint.Event) agent.Incoming {
+func meaning(event string, p hookPayload, e checkpoint.Event) agent.Incoming {
 	ask := agent.AskNothing
 	switch event {
 	case "session_start":
@@ -107,7 +107,7 @@ func meaning(event string, p payload, e checkpoint.Event) agent.Incoming {
 			return agent.Incoming{Events: childStart(p, e)}
 		}
 		e.Kind = checkpoint.EventPrompt
-		e.Text, _ = document.Words(promptText(p.Prompt))
+		e.Text, _ = wholefile.Words(promptText(p.Prompt))
 		if event == "monologue_start" {
 			ask = agent.AskCarry
 		}
@@ -115,11 +115,11 @@ func meaning(event string, p payload, e checkpoint.Event) agent.Incoming {
 		if p.Tool == toolResponse {
 			return agent.Incoming{} // the final answer is no call
 		}
-		e.Kind, e.Call, e.Name = checkpoint.EventToolStart, document.Ident(p.Call), document.Ident(p.Tool)
+		e.Kind, e.Call, e.Name = checkpoint.EventToolStart, wholefile.Ident(p.Call), wholefile.Ident(p.Tool)
 		if event == "tool_execute_before" {
-			e.Input = document.ToolText(p.Args)
+			e.Input = wholefile.ToolText(p.Args)
 		} else {
-			e.Kind, e.Output = checkpoint.EventToolEnd, document.ToolText(p.Result)
+			e.Kind, e.Output = checkpoint.EventToolEnd, wholefile.ToolText(p.Result)
 		}
 		e.Turn = ""
 	case "monologue_end":
@@ -136,7 +136,7 @@ func promptText(raw json.RawMessage) string {
 		User         json.RawMessage `json:"user_message"`
 		Intervention json.RawMessage `json:"user_intervention"`
 	}
-	if len(raw) > 0 && raw[0] == '{' && jsonl.Decode(raw, &c) == nil && len(c.User)+len(c.Intervention) > 0 {
+	if len(raw) > 0 && raw[0] == '{' && lines.Decode(raw, &c) == nil && len(c.User)+len(c.Intervention) > 0 {
 		if s := text(c.User); s != "" {
 			return s
 		}
@@ -146,7 +146,7 @@ func promptText(raw json.RawMessage) string {
 }
 
 // started maps the first time that this process works on a chat. A brief is given with the first prompt.
-func started(p payload, e checkpoint.Event) []checkpoint.Event {
+func started(p hookPayload, e checkpoint.Event) []checkpoint.Event {
 	if e.Key.Child != "" {
 		return nil
 	}
@@ -158,12 +158,12 @@ func started(p payload, e checkpoint.Event) []checkpoint.Event {
 }
 
 // childStart tells the session of a subordinate that begins to work, and opens its own session.
-func childStart(p payload, e checkpoint.Event) []checkpoint.Event {
+func childStart(p hookPayload, e checkpoint.Event) []checkpoint.Event {
 	parent := toParent(e, checkpoint.EventChildStart)
 	start := e
 	start.Kind, start.Parent, start.ChildName, start.Turn = checkpoint.EventStart, e.Key.Session, e.Mode, ""
 	e.Kind = checkpoint.EventPrompt
-	e.Text, _ = document.Words(promptText(p.Prompt))
+	e.Text, _ = wholefile.Words(promptText(p.Prompt))
 	return []checkpoint.Event{parent, start, e}
 }
 
@@ -174,16 +174,16 @@ func toParent(e checkpoint.Event, kind checkpoint.EventKind) checkpoint.Event {
 }
 
 // ended maps the end of a monologue. The program also ends one to begin it anew after an error: that ends no round.
-func ended(p payload, e checkpoint.Event) []checkpoint.Event {
+func ended(p hookPayload, e checkpoint.Event) []checkpoint.Event {
 	a := parseAnswer(p.Answer)
 	e.Kind = checkpoint.EventStop
 	switch {
 	case p.Cancelled:
 		e.Outcome = checkpoint.OutcomeInterrupted
 	case p.Error != "":
-		e.Outcome, e.Reason = checkpoint.OutcomeFailed, document.Ident(document.ToolWords(p.Error))
+		e.Outcome, e.Reason = checkpoint.OutcomeFailed, wholefile.Ident(wholefile.ToolWords(p.Error))
 	case a.tool == toolResponse:
-		e.Text, _ = document.Words(a.words)
+		e.Text, _ = wholefile.Words(a.words)
 	case a.tool == "":
 		return nil
 	}

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"belay/internal/agent"
+	"belay/internal/agent/kit/plugin"
 	"belay/internal/lazyre"
-	"belay/internal/plugin"
 )
 
 // ErrNoProgram is returned by Install when no folder holds an Agent Zero.

@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"belay/internal/agent"
-	"belay/internal/foreign"
-	"belay/internal/plugin"
+	"belay/internal/agent/kit/payload"
+	"belay/internal/agent/kit/plugin"
 	"belay/internal/vfs"
 )
 
@@ -166,7 +166,7 @@ func TestLocate(t *testing.T) {
 			t.Errorf("session %q: %v %v, want %d", session, found, err, want)
 		}
 		for _, f := range found {
-			if f.Workspace != foreign.RealPath(root) {
+			if f.Workspace != payload.RealPath(root) {
 				t.Errorf("workspace %q, want %q", f.Workspace, root)
 			}
 		}

@@ -13,8 +13,8 @@ import (
 	"syscall"
 
 	"belay/internal/agent"
-	"belay/internal/document"
-	"belay/internal/foreign"
+	"belay/internal/agent/kit/payload"
+	"belay/internal/transcript/wholefile"
 )
 
 const (
@@ -30,8 +30,8 @@ func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error
 	}
 	var files []agent.Found
 	for _, root := range a.roots {
-		place := foreign.RealPath(root)
-		if q.Workspace != "" && place != q.Workspace && place != foreign.RealPath(q.Workspace) {
+		place := payload.RealPath(root)
+		if q.Workspace != "" && place != q.Workspace && place != payload.RealPath(q.Workspace) {
 			continue
 		}
 		files = append(files, chats(root, place)...)
@@ -91,7 +91,7 @@ func headOf(path string) (id string, hidden bool) {
 		return "", false
 	}
 	enough := errors.New("the head is read")
-	j := document.NewJSON(file)
+	j := wholefile.NewJSON(file)
 	_ = j.Object(func(key string) error { // a head that breaks off has said what it has
 		switch key {
 		case "id":

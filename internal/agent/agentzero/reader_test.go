@@ -21,7 +21,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/document"
+	"belay/internal/transcript/wholefile"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -427,7 +427,7 @@ func FuzzChat(f *testing.F) {
 	f.Add([]byte(chatFile("user", "g", []map[string]any{topic("s", user("u1", "x"), ai("a1", "t", msg{}), toolResult("r", "t", "y"))})))
 	f.Add([]byte(`{"agents":[{"history":{"messages":[{"id":1,"ai":"x","content":[1]}]}}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		_, err := walk(agent.Source{})(context.Background(), bytes.NewReader(data), func(it document.Item) error {
+		_, err := walk(agent.Source{})(context.Background(), bytes.NewReader(data), func(it wholefile.Item) error {
 			for _, e := range it.Entries() {
 				if len(e.Text) > checkpoint.CutText || len(e.Input) > checkpoint.CutTool || len(e.Output) > checkpoint.CutTool || len(e.ID) > 300 {
 					t.Errorf("an entry over its bounds: %+v", e)

@@ -22,8 +22,8 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/document"
-	"belay/internal/jsonl"
+	"belay/internal/transcript/lines"
+	"belay/internal/transcript/wholefile"
 )
 
 // name is the agent's word on the command line, in keys and in folder names.
@@ -68,7 +68,7 @@ func (a *Agent) Reply(_, text string) []byte { return []byte(text) }
 
 // Open gives the reader of a session's file.
 func (a *Agent) Open(src agent.Source) checkpoint.Transcript {
-	return document.Open(src.Path, walk(src.Session))
+	return wholefile.Open(src.Path, walk(src.Session))
 }
 
 // Watch names the file itself: it is no file of lines, and no mirror is kept of it.
@@ -89,13 +89,13 @@ type message struct {
 	Time    string `json:"timestamp"`
 }
 
-// walk reads a session's file: document.Walk.
-func walk(session string) document.Walk {
-	return func(ctx context.Context, in io.Reader, give func(document.Item) error) (document.About, error) {
-		var about document.About
+// walk reads a session's file: wholefile.Walk.
+func walk(session string) wholefile.Walk {
+	return func(ctx context.Context, in io.Reader, give func(wholefile.Item) error) (wholefile.About, error) {
+		var about wholefile.About
 		var h head
-		names := document.NewNames()
-		j := document.NewJSON(in)
+		names := wholefile.NewNames()
+		j := wholefile.NewJSON(in)
 		err := j.Object(func(key string) error {
 			if key != "messages" {
 				return h.member(j, key)
@@ -104,7 +104,7 @@ func walk(session string) document.Walk {
 				if err := ctx.Err(); err != nil {
 					return err
 				}
-				raw, over, err := j.Value(document.MaxItem)
+				raw, over, err := j.Value(wholefile.MaxItem)
 				var m message
 				switch {
 				case err != nil:
@@ -112,11 +112,11 @@ func walk(session string) document.Walk {
 				case over:
 					about.Losses.Oversized++
 					return nil
-				case jsonl.Decode(raw, &m) != nil:
+				case lines.Decode(raw, &m) != nil:
 					about.Losses.BadLines++
 					return nil
 				}
-				about.Losses.Replaced += jsonl.Broken(raw)
+				about.Losses.Replaced += lines.Broken(raw)
 				return give(item(m, names.Of(m.Role, m.Time, m.Content), len(raw), func() string { return foreign(h.session, session) }))
 			})
 		})
@@ -135,7 +135,7 @@ func foreign(own, asked string) string {
 	return own
 }
 
-func (h *head) member(j *document.JSON, key string) error {
+func (h *head) member(j *wholefile.JSON, key string) error {
 	var to *string
 	switch key {
 	case "sessionId":
@@ -150,21 +150,21 @@ func (h *head) member(j *document.JSON, key string) error {
 	raw, over, err := j.Value(4 << 10)
 	var s string
 	if err == nil && !over && json.Unmarshal(raw, &s) == nil {
-		*to = document.Ident(s)
+		*to = wholefile.Ident(s)
 	}
 	return err
 }
 
 // item is what a message comes to. The program writes a prompt together with its answer: an answer ends the turn.
-func item(m message, id string, size int, session func() string) document.Item {
-	return document.Item{ID: id, Hash: checkpoint.Hash(m.Content), Size: size, Prompt: m.Role == "user" && strings.TrimSpace(m.Content) != "", Entries: func() []checkpoint.Entry {
+func item(m message, id string, size int, session func() string) wholefile.Item {
+	return wholefile.Item{ID: id, Hash: checkpoint.Hash(m.Content), Size: size, Prompt: m.Role == "user" && strings.TrimSpace(m.Content) != "", Entries: func() []checkpoint.Entry {
 		at := stamp(m.Time)
 		var list []checkpoint.Entry
 		switch m.Role {
 		case "user":
-			list = document.Said(id, "", at, m.Content)
+			list = wholefile.Said(id, "", at, m.Content)
 		case "assistant":
-			if said, _ := document.Words(m.Content); said != "" {
+			if said, _ := wholefile.Words(m.Content); said != "" {
 				list = append(list, checkpoint.Entry{ID: id, Kind: checkpoint.EntryAssistant, At: at, Text: said})
 			}
 			list = append(list, checkpoint.Entry{ID: "end:" + id, Kind: checkpoint.EntryTurnEnd, At: at})
@@ -269,7 +269,7 @@ func headOf(path string) (h head, ok bool) {
 		return h, false
 	}
 	enough := errors.New("the head is read")
-	j := document.NewJSON(bytes.NewReader(data))
+	j := wholefile.NewJSON(bytes.NewReader(data))
 	_ = j.Object(func(key string) error { // a head that breaks off has said what it has
 		if key == "messages" {
 			return enough
@@ -283,7 +283,7 @@ func headOf(path string) (h head, ok bool) {
 func (*Agent) Recognise(data []byte) bool {
 	keys := map[string]bool{}
 	enough := errors.New("the messages begin")
-	j := document.NewJSON(bytes.NewReader(bytes.TrimPrefix(data, []byte("\ufeff"))))
+	j := wholefile.NewJSON(bytes.NewReader(bytes.TrimPrefix(data, []byte("\ufeff"))))
 	err := j.Object(func(key string) error {
 		if keys[key] = true; key == "messages" {
 			return enough

@@ -16,7 +16,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/document"
+	"belay/internal/transcript/wholefile"
 )
 
 const (
@@ -202,7 +202,7 @@ func FuzzChat(f *testing.F) {
 	f.Add(data)
 	f.Add([]byte(`{"messages":[{"role":1},null,"x"],"sessionId":{}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		_, _ = walk("s")(context.Background(), bytes.NewReader(data), func(it document.Item) error {
+		_, _ = walk("s")(context.Background(), bytes.NewReader(data), func(it wholefile.Item) error {
 			for _, e := range it.Entries() {
 				if len(e.Text) > checkpoint.CutText || len(e.ID) > 300 {
 					t.Errorf("an entry over its bounds: %+v", e)

@@ -18,7 +18,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/foreign"
+	"belay/internal/agent/kit/payload"
 	"belay/internal/vfs"
 )
 
@@ -87,7 +87,7 @@ func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error
 
 // ResumeCommand is what a person types to go on with a session.
 func (a *Agent) ResumeCommand(session string) string {
-	return "claude --resume " + foreign.ShellWord(session)
+	return "claude --resume " + payload.ShellWord(session)
 }
 
 // hookEvent is one event that belay registers for.

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"belay/internal/agent"
-	"belay/internal/foreign"
+	"belay/internal/agent/kit/payload"
 )
 
 // TestO02ReplyIsOneDocument: one JSON document that gives the very text back, or nothing.
@@ -82,7 +82,7 @@ func FuzzShellWord(f *testing.F) {
 		if !utf8.ValidString(word) || strings.IndexByte(word, 0) >= 0 {
 			return
 		}
-		got := foreign.ShellWords("exec " + foreign.ShellWord(word) + " x")
+		got := payload.ShellWords("exec " + payload.ShellWord(word) + " x")
 		if len(got) != 3 || got[1] != word {
 			t.Errorf("%q came back as %q", word, got)
 		}

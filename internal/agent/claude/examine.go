@@ -6,14 +6,14 @@ import (
 	"strings"
 
 	"belay/internal/agent"
-	"belay/internal/examine"
+	"belay/internal/transcript/repair"
 )
 
 var _ agent.Examiner = (*Agent)(nil)
 
 // Examine looks into a transcript, main or sub-agent.
-func (*Agent) Examine(ctx context.Context, src agent.Source, seen func(int64)) (*examine.Examined, error) {
-	return examine.Lines(ctx, src.Path, form{}, seen)
+func (*Agent) Examine(ctx context.Context, src agent.Source, seen func(int64)) (*repair.Examined, error) {
+	return repair.Lines(ctx, src.Path, form{}, seen)
 }
 
 // form is what Claude Code's files are like: records with a uuid are a tree, and all others are notes beside it.
@@ -24,14 +24,14 @@ func (form) Keys() []string    { return []string{"uuid"} } // of the objects in 
 func (form) ParentKey() string { return "parentUuid" }
 func (form) Chained() bool     { return false }
 
-func (form) Header(string, []byte, [][]byte) ([]byte, error) { return nil, examine.ErrNoHeader }
+func (form) Header(string, []byte, [][]byte) ([]byte, error) { return nil, repair.ErrNoHeader }
 
-func (form) Fact(data []byte) (examine.Fact, bool) {
+func (form) Fact(data []byte) (repair.Fact, bool) {
 	rec, err := decodeRecord(data)
 	if err != nil {
-		return examine.Fact{}, false
+		return repair.Fact{}, false
 	}
-	f := examine.Fact{Node: rec.UUID, Parent: rec.ParentUUID, Lane: rec.SessionID, Group: rec.Message.ID}
+	f := repair.Fact{Node: rec.UUID, Parent: rec.ParentUUID, Lane: rec.SessionID, Group: rec.Message.ID}
 	switch {
 	case rec.UUID != "":
 		f.Key = rec.Type + " " + rec.UUID
@@ -49,9 +49,9 @@ func (form) Fact(data []byte) (examine.Fact, bool) {
 	for _, b := range rec.Message.Content {
 		switch {
 		case strings.HasSuffix(b.Type, "tool_use") && b.ID != "":
-			f.Calls = append(f.Calls, examine.Call{ID: b.ID, Name: b.Name})
+			f.Calls = append(f.Calls, repair.Call{ID: b.ID, Name: b.Name})
 		case strings.HasSuffix(b.Type, "tool_result") && b.ToolUseID != "":
-			f.Results = append(f.Results, examine.Result{Call: b.ToolUseID})
+			f.Results = append(f.Results, repair.Result{Call: b.ToolUseID})
 		}
 	}
 	return f, true
@@ -61,24 +61,24 @@ func (form) Fact(data []byte) (examine.Fact, bool) {
 var trailer = []string{"userType", "entrypoint", "cwd", "sessionId", "version", "gitBranch", "slug", "agentId"}
 
 // Close writes the result that the program itself writes when it resumes a session with an open call.
-func (form) Close(from []byte, c examine.Call, parent string) ([]byte, string) {
-	id := examine.Name("result " + c.ID)
-	o := examine.NewObject(from)
+func (form) Close(from []byte, c repair.Call, parent string) ([]byte, string) {
+	id := repair.Name("result " + c.ID)
+	o := repair.NewObject(from)
 	o.Set("parentUuid", parent).Keep("isSidechain", "promptId").Set("type", "user")
-	o.Set("message", json.RawMessage(examine.NewObject(nil).Set("role", "user").Set("content", []any{
-		json.RawMessage(examine.NewObject(nil).Set("type", "tool_result").Set("content", examine.Interrupted).Set("is_error", true).Set("tool_use_id", c.ID).Bytes()),
+	o.Set("message", json.RawMessage(repair.NewObject(nil).Set("role", "user").Set("content", []any{
+		json.RawMessage(repair.NewObject(nil).Set("type", "tool_result").Set("content", repair.Interrupted).Set("is_error", true).Set("tool_use_id", c.ID).Bytes()),
 	}).Bytes()))
-	o.Set("uuid", id).Keep("timestamp").Set("toolUseResult", examine.Interrupted).Set("toolDenialKind", "interrupted").Set("sourceToolAssistantUUID", parent)
+	o.Set("uuid", id).Keep("timestamp").Set("toolUseResult", repair.Interrupted).Set("toolDenialKind", "interrupted").Set("sourceToolAssistantUUID", parent)
 	return o.Keep(trailer...).Bytes(), id
 }
 
 // Recall writes a call of a tool whose name is not known any more.
-func (form) Recall(from []byte, r examine.Result, id, parent string) []byte {
-	use := examine.NewObject(nil).Set("type", "tool_use").Set("id", r.Call).Set("name", "unknown").Set("input", struct{}{}).Bytes()
-	message := examine.NewObject(nil).Set("id", "msg_"+strings.ReplaceAll(examine.Name("call "+r.Call), "-", "")).Set("type", "message").Set("role", "assistant").
+func (form) Recall(from []byte, r repair.Result, id, parent string) []byte {
+	use := repair.NewObject(nil).Set("type", "tool_use").Set("id", r.Call).Set("name", "unknown").Set("input", struct{}{}).Bytes()
+	message := repair.NewObject(nil).Set("id", "msg_"+strings.ReplaceAll(repair.Name("call "+r.Call), "-", "")).Set("type", "message").Set("role", "assistant").
 		Set("model", syntheticModel).Set("content", []any{json.RawMessage(use)}).Set("stop_reason", "tool_use").Set("stop_sequence", nil).
 		Set("usage", map[string]int{"input_tokens": 0, "output_tokens": 0}).Bytes()
-	o := examine.NewObject(from)
+	o := repair.NewObject(from)
 	if parent == "" {
 		o.Set("parentUuid", nil)
 	} else {
@@ -89,15 +89,15 @@ func (form) Recall(from []byte, r examine.Result, id, parent string) []byte {
 
 // Minds says what Claude Code 2.1.328 was seen to do. A record whose parent is not there goes on behind what was written a few
 // seconds before it, if anything was: after a longer pause all before it is lost.
-func (form) Minds(a examine.Action) string {
+func (form) Minds(a repair.Action) string {
 	switch a {
-	case examine.Relink:
+	case repair.Relink:
 		return "what came before it can be lost to the model: it follows a record that is not in the file"
-	case examine.Uncycle:
+	case repair.Uncycle:
 		return "what came before it can be lost to the model: its parents go in a circle"
-	case examine.CutStub, examine.TrimBefore:
+	case repair.CutStub, repair.TrimBefore:
 		return "the record on this line is lost to the model, and what came before it can be"
-	case examine.DropRepeat:
+	case repair.DropRepeat:
 		return "what came after the first copy of this record is lost to the model"
 	}
 	return ""

@@ -10,7 +10,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/foreign"
+	"belay/internal/agent/kit/payload"
 )
 
 // Errors of Decode.
@@ -18,7 +18,7 @@ var (
 	// ErrNoSession is returned for an event that belay knows and whose payload names no session.
 	ErrNoSession = errors.New("payload names no session")
 	// ErrBadPayload is returned for a payload that is no JSON object.
-	ErrBadPayload = foreign.ErrNoObject
+	ErrBadPayload = payload.ErrNoObject
 )
 
 // Bounds of single payload fields. Nothing longer is real; over the bound a name is shortened and a path or id dropped.
@@ -32,7 +32,7 @@ const (
 // Decode maps one hook call to events. An event that belay does not know means nothing; a known one without a session
 // is ErrNoSession; a payload that is no JSON object is ErrBadPayload unless it was cut, when its readable head counts.
 func (a *Agent) Decode(h agent.Hook) (agent.Incoming, error) {
-	p, err := foreign.ParsePayload(h.Payload, h.Cut)
+	p, err := payload.ParsePayload(h.Payload, h.Cut)
 	if err != nil {
 		return agent.Incoming{}, fmt.Errorf("decode %s %s payload: %w", name, h.Event, err)
 	}
@@ -51,12 +51,12 @@ func (a *Agent) Decode(h agent.Hook) (agent.Incoming, error) {
 }
 
 // frame is what every event of one payload has in common.
-func (a *Agent) frame(p foreign.Payload, h agent.Hook) checkpoint.Event {
+func (a *Agent) frame(p payload.Payload, h agent.Hook) checkpoint.Event {
 	cwd := p.Path("cwd")
 	if cwd == "" && len(h.Cwd) <= maxPath {
 		cwd = h.Cwd // hooks run in the session's folder
 	}
-	cwd = foreign.RealPath(cwd)
+	cwd = payload.RealPath(cwd)
 	transcript := p.Path("transcript_path")
 	e := checkpoint.Event{
 		Key:        checkpoint.NewKey(name, a.account(transcript), p.ID("session_id"), cwd),
@@ -74,7 +74,7 @@ func (a *Agent) frame(p foreign.Payload, h agent.Hook) checkpoint.Event {
 }
 
 // meaning is the pure part of Decode: what one event says. A false means that belay does not know the event.
-func meaning(event string, p foreign.Payload, e checkpoint.Event) (agent.Incoming, bool) {
+func meaning(event string, p payload.Payload, e checkpoint.Event) (agent.Incoming, bool) {
 	ask := agent.AskNothing
 	switch event {
 	case "SessionStart":
@@ -122,12 +122,12 @@ func meaning(event string, p foreign.Payload, e checkpoint.Event) (agent.Incomin
 }
 
 // said is a field with words of the conversation, in the very form in which the transcript's reader gives them.
-func said(p foreign.Payload, key string) string {
+func said(p payload.Payload, key string) string {
 	return words(strings.TrimSpace(p.Text(key)), checkpoint.CutText)
 }
 
 // call fills what all tool events have.
-func call(p foreign.Payload, e checkpoint.Event, kind checkpoint.EventKind) checkpoint.Event {
+func call(p payload.Payload, e checkpoint.Event, kind checkpoint.EventKind) checkpoint.Event {
 	e.Kind = kind
 	e.Call = p.ID("tool_use_id")
 	e.Name = label(p, "tool_name")
@@ -136,7 +136,7 @@ func call(p foreign.Payload, e checkpoint.Event, kind checkpoint.EventKind) chec
 }
 
 // background says that a call's result was given while the work goes on: a sub-agent or a command in the background.
-func background(p foreign.Payload) bool {
+func background(p payload.Payload) bool {
 	var response struct {
 		IsAsync any `json:"isAsync"`
 		Status  any `json:"status"`
@@ -151,7 +151,7 @@ func background(p foreign.Payload) bool {
 }
 
 // failure is an API error in one line: its code, details and text.
-func failure(p foreign.Payload) string {
+func failure(p payload.Payload) string {
 	var parts []string
 	for _, key := range []string{"error", "error_details", "last_assistant_message"} {
 		if s := p.Text(key); s != "" {
@@ -163,13 +163,13 @@ func failure(p foreign.Payload) string {
 
 // sideAgent is true for helpers of the program's own, such as the one that writes the summary of a compaction: their
 // type is empty. They do no work for the user, and what they say is in PostCompact.
-func sideAgent(p foreign.Payload) bool {
+func sideAgent(p payload.Payload) bool {
 	_, told := p["agent_type"]
 	return told && label(p, "agent_type") == "" || strings.HasPrefix(childID(p), "acompact")
 }
 
 // childStart tells the parent of a new sub-agent, and opens the sub-agent's own session.
-func childStart(p foreign.Payload, e checkpoint.Event) []checkpoint.Event {
+func childStart(p payload.Payload, e checkpoint.Event) []checkpoint.Event {
 	if e.Key.Child == "" || sideAgent(p) {
 		return nil
 	}
@@ -180,7 +180,7 @@ func childStart(p foreign.Payload, e checkpoint.Event) []checkpoint.Event {
 }
 
 // childStop tells both that a sub-agent ended. Its end is neither a round nor the end of a chain of the parent.
-func childStop(p foreign.Payload, e checkpoint.Event) []checkpoint.Event {
+func childStop(p payload.Payload, e checkpoint.Event) []checkpoint.Event {
 	if e.Key.Child == "" || sideAgent(p) {
 		return nil // before 2.0.42 the event did not say which sub-agent it was
 	}
@@ -192,7 +192,7 @@ func childStop(p foreign.Payload, e checkpoint.Event) []checkpoint.Event {
 	return []checkpoint.Event{parent, e}
 }
 
-func toParent(p foreign.Payload, e checkpoint.Event, kind checkpoint.EventKind) checkpoint.Event {
+func toParent(p payload.Payload, e checkpoint.Event, kind checkpoint.EventKind) checkpoint.Event {
 	e.Kind, e.Child, e.ChildName = kind, e.Key.Child, label(p, "agent_type")
 	e.Key = e.Key.Parent()
 	e.Transcript = p.Path("transcript_path")
@@ -200,7 +200,7 @@ func toParent(p foreign.Payload, e checkpoint.Event, kind checkpoint.EventKind) 
 }
 
 // childID is the sub-agent that an event belongs to. Files are named agent-<id>, and some payloads say it that way.
-func childID(p foreign.Payload) string { return strings.TrimPrefix(p.ID("agent_id"), "agent-") }
+func childID(p payload.Payload) string { return strings.TrimPrefix(p.ID("agent_id"), "agent-") }
 
 // account tells the sessions of several config homes apart. The place of a transcript is <home>/projects/<dir>/<file>;
 // the default home has no account.
@@ -213,7 +213,7 @@ func (a *Agent) account(transcript string) string {
 	if home == a.plain {
 		return ""
 	}
-	if home = foreign.RealPath(home); a.plain != "" && home == foreign.RealPath(a.plain) {
+	if home = payload.RealPath(home); a.plain != "" && home == payload.RealPath(a.plain) {
 		return ""
 	}
 	return home

@@ -7,15 +7,15 @@ import (
 	"unicode"
 
 	"belay/checkpoint"
-	"belay/internal/foreign"
+	"belay/internal/agent/kit/payload"
 	"belay/internal/redact"
 )
 
 // label is a short word for people: a tool, a model, a reason.
-func label(p foreign.Payload, key string) string { return words(p.Text(key), maxName) }
+func label(p payload.Payload, key string) string { return words(p.Text(key), maxName) }
 
 // words makes text fit to keep: without blocks of belay's own, control characters and secrets, and cut to most bytes.
-func words(s string, most int) string { return redact.Cut(printable(foreign.WithoutOwn(s)), most) }
+func words(s string, most int) string { return redact.Cut(printable(payload.WithoutOwn(s)), most) }
 
 // printable is valid UTF-8 without control characters; line ends and tabs stay.
 func printable(s string) string {

@@ -21,7 +21,7 @@ var secretsOf = map[string][]string{
 // testNoLeak sends every line of a transcript file through every text field of every event.
 func testNoLeak(t *testing.T, file string) {
 	a := ofUser("/home/u")
-	for _, line := range lines(t, file) {
+	for _, line := range jsonLines(t, file) {
 		var rec struct {
 			Message struct{ Content json.RawMessage }
 		}

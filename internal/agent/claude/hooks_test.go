@@ -29,7 +29,7 @@ func readFile(t *testing.T, name string) []byte {
 	return b
 }
 
-func lines(t *testing.T, name string) [][]byte {
+func jsonLines(t *testing.T, name string) [][]byte {
 	t.Helper()
 	var list [][]byte
 	sc := bufio.NewScanner(bytes.NewReader(readFile(t, name)))
@@ -209,7 +209,7 @@ func TestDecodeDocumented(t *testing.T) {
 		``,
 		`end reason="prompt_input_exit"`,
 	}
-	for i, line := range lines(t, "hook-stdin.handmade.jsonl") {
+	for i, line := range jsonLines(t, "hook-stdin.handmade.jsonl") {
 		in, err := ofUser("/home/user").Decode(agent.Hook{Payload: line})
 		if err != nil {
 			t.Fatal(err)
@@ -230,7 +230,7 @@ func TestDecodeDocumented(t *testing.T) {
 
 func TestH13AllSources(t *testing.T) {
 	want := []string{"startup", "resume", "clear", "compact", "fork", "some_future_source", ""}
-	for i, line := range lines(t, "H13-sources.jsonl") {
+	for i, line := range jsonLines(t, "H13-sources.jsonl") {
 		in := decode(t, line)
 		if len(in.Events) != 1 || in.Events[0].Kind != checkpoint.EventStart || in.Events[0].Source != want[i] || in.Ask != agent.AskStart {
 			t.Errorf("payload %d: %s asks %d, want a start with source %q that asks for a brief", i+1, sayAll(in), in.Ask, want[i])
@@ -241,7 +241,7 @@ func TestH13AllSources(t *testing.T) {
 // TestH06DoubledEvents: doubles decode to equal events, so that a later stage can tell them.
 func TestH06DoubledEvents(t *testing.T) {
 	var got []string
-	for _, line := range lines(t, "H06-double-events.jsonl") {
+	for _, line := range jsonLines(t, "H06-double-events.jsonl") {
 		got = append(got, sayAll(decode(t, line)))
 	}
 	start, prompt, stop := `start source="startup"`, `prompt text="go"`, `stop text="done"`
@@ -287,7 +287,7 @@ func TestS02ForkCarriesParentID(t *testing.T) {
 // TestS07EventsAlone: no transcript, and all words are in the events.
 func TestS07EventsAlone(t *testing.T) {
 	var got []string
-	for _, line := range lines(t, "S07-events.jsonl") {
+	for _, line := range jsonLines(t, "S07-events.jsonl") {
 		got = append(got, sayAll(decode(t, line)))
 	}
 	want := []string{

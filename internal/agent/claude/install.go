@@ -6,23 +6,23 @@ import (
 	"path/filepath"
 
 	"belay/internal/agent"
-	"belay/internal/jsonedit"
+	"belay/internal/jsontext"
 )
 
 // maxSettings bounds the settings files that are only looked at: a larger one is none.
-const maxSettings = jsonedit.MaxFile
+const maxSettings = jsontext.MaxFile
 
 // settingsPath is the user's own settings file, the one of several that holds for all projects.
 func (a *Agent) settingsPath() string { return filepath.Join(a.home, "settings.json") }
 
 // files changes settings and keeps the way back.
-func (a *Agent) files() jsonedit.Files {
-	return jsonedit.Files{FS: a.fsys, Dir: filepath.Join(a.state, "install", name)}
+func (a *Agent) files() jsontext.Files {
+	return jsontext.Files{FS: a.fsys, Dir: filepath.Join(a.state, "install", name)}
 }
 
-func (a *Agent) readSettings() (jsonedit.File, error) {
+func (a *Agent) readSettings() (jsontext.File, error) {
 	if a.home == "" || a.state == "" {
-		return jsonedit.File{Path: a.settingsPath()}, agent.ErrNoHome
+		return jsontext.File{Path: a.settingsPath()}, agent.ErrNoHome
 	}
 	return a.files().Read(a.settingsPath())
 }
@@ -94,10 +94,10 @@ func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
 }
 
 // undo decides how the file goes back.
-func (a *Agent) undo(s jsonedit.File) (jsonedit.Undo, error) {
+func (a *Agent) undo(s jsontext.File) (jsontext.Undo, error) {
 	bare, err := strip(s.Text, nil)
 	if err != nil {
-		return jsonedit.Undo{}, err
+		return jsontext.Undo{}, err
 	}
-	return a.files().Undo(s, bare, jsonedit.Empty(bare))
+	return a.files().Undo(s, bare, jsontext.Empty(bare))
 }

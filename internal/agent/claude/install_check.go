@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"belay/internal/agent"
-	"belay/internal/foreign"
+	"belay/internal/agent/kit/payload"
 	"belay/internal/vfs"
 )
 
@@ -99,6 +99,6 @@ func (a *Agent) checkManaged() []string {
 }
 
 func flagOf(text []byte, key string) bool {
-	var p foreign.Payload
+	var p payload.Payload
 	return json.Unmarshal([]byte(strings.TrimPrefix(string(text), bom)), &p) == nil && p.Flag(key)
 }

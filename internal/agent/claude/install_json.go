@@ -5,15 +5,15 @@ import (
 	"strings"
 
 	"belay/internal/agent"
-	"belay/internal/jsonedit"
+	"belay/internal/jsontext"
 )
 
 // bom may stand before JSON that an editor on Windows wrote.
-const bom = jsonedit.BOM
+const bom = jsontext.BOM
 
 // hooks edits belay's own hooks in a settings text.
-func hooks() jsonedit.Hooks {
-	h := jsonedit.Hooks{Own: isOwn}
+func hooks() jsontext.Hooks {
+	h := jsontext.Hooks{Own: isOwn}
 	for _, e := range hookEvents() {
 		h.Events = append(h.Events, e.name)
 	}
@@ -39,7 +39,7 @@ func groups(of map[string]group) map[string]any {
 }
 
 // blank is a file that exists and holds nothing.
-func blank(b []byte) bool { return jsonedit.Blank(b) }
+func blank(b []byte) bool { return jsontext.Blank(b) }
 
 // isOwn recognises a hook of belay's by what it starts, in both forms and at any path: a wrapper of the user's around
 // belay-hook is the user's.

@@ -4,16 +4,16 @@ import (
 	"encoding/json"
 
 	"belay/internal/agent"
-	"belay/internal/foreign"
-	"belay/internal/jsonedit"
+	"belay/internal/agent/kit/payload"
+	"belay/internal/jsontext"
 )
 
 // Errors of reading a settings file. Nothing is written after any of them.
 var (
 	// ErrBadSettings: the file is no JSON object. Claude Code ignores such a file as a whole; a person must mend it.
-	ErrBadSettings = jsonedit.ErrNoObject
+	ErrBadSettings = jsontext.ErrNoObject
 	// ErrForeignForm: "hooks" is there in a form that Claude Code does not describe.
-	ErrForeignForm = jsonedit.ErrForeignForm
+	ErrForeignForm = jsontext.ErrForeignForm
 )
 
 // group and handler are Claude Code's form of a hook, in the order in which people write it.
@@ -45,9 +45,9 @@ func wanted(p agent.Paths, v version, known bool) map[string]group {
 		args = append(args, name, e.name)
 		h := handler{Type: "command", Command: p.Hook, Args: args, Timeout: e.timeout}
 		if !known || v.before(execForm) {
-			line := "exec " + foreign.ShellWord(p.Hook)
+			line := "exec " + payload.ShellWord(p.Hook)
 			for _, a := range args {
-				line += " " + foreign.ShellWord(a)
+				line += " " + payload.ShellWord(a)
 			}
 			h.Command, h.Args = line, nil
 		}
@@ -69,7 +69,7 @@ func argvOf(raw []byte) ([]string, bool) {
 	if len(h.Args) > 0 {
 		return append([]string{h.Command}, h.Args...), true
 	}
-	argv := foreign.ShellWords(h.Command)
+	argv := payload.ShellWords(h.Command)
 	if len(argv) > 0 && argv[0] == "exec" {
 		argv = argv[1:]
 	}

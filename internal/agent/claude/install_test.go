@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"belay/internal/agent"
-	"belay/internal/jsonedit"
+	"belay/internal/jsontext"
 	"belay/internal/vfs"
 )
 
@@ -315,7 +315,7 @@ func TestInstallRefuses(t *testing.T) {
 		{"hooks are a list", `{"hooks":[]}`, hookPath, `"hooks"`, 0o600, ErrForeignForm},
 		{"hooks are null", `{"hooks":null}`, hookPath, `"hooks"`, 0o600, ErrForeignForm},
 		{"an event is an object", `{"hooks":{"Stop":{}}}`, hookPath, "Stop", 0o600, ErrForeignForm},
-		{"read-only file", `{}`, hookPath, "0444", 0o444, jsonedit.ErrReadOnly},
+		{"read-only file", `{}`, hookPath, "0444", 0o444, jsontext.ErrReadOnly},
 		{"relative hook", `{}`, "belay-hook", "absolute", 0o600, agent.ErrBadHook},
 		{"other program", `{}`, "/bin/sh", "named belay-hook", 0o600, agent.ErrBadHook},
 		{"no UTF-8", `{}`, "/\xff/belay-hook", "UTF-8", 0o600, agent.ErrBadHook},

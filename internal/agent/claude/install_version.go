@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"belay/internal/foreign"
+	"belay/internal/agent/kit/payload"
 	"belay/internal/lazyre"
 	"belay/internal/vfs"
 )
@@ -71,7 +71,7 @@ func (a *Agent) program() string {
 	for _, dir := range filepath.SplitList(a.path) {
 		file := filepath.Join(dir, "claude")
 		if info, err := os.Stat(file); filepath.IsAbs(dir) && err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-			return foreign.RealPath(file)
+			return payload.RealPath(file)
 		}
 	}
 	return ""

@@ -12,8 +12,8 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/foreign"
-	"belay/internal/jsonl"
+	"belay/internal/agent/kit/payload"
+	"belay/internal/transcript/lines"
 )
 
 const (
@@ -42,7 +42,7 @@ func locateIn(ctx context.Context, home string, q agent.Query) ([]agent.Found, e
 		files = files[:locateHeads]
 	}
 	var found []agent.Found
-	want := foreign.RealPath(q.Workspace)
+	want := payload.RealPath(q.Workspace)
 	for _, f := range files {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -109,14 +109,14 @@ func transcripts(home string) ([]liveFile, error) {
 // first record; for a file without records it is the name's.
 func headOfFile(path string) (session, cwd string) {
 	name := sessionOfName(path)
-	f := jsonl.Open(path)
+	f := lines.Open(path)
 	defer f.Close() // read only
-	_, err := f.Read(jsonl.Pos{}, jsonl.Options{Max: locateHead}, func(line jsonl.Line) bool {
+	_, err := f.Read(lines.Pos{}, lines.Options{Max: locateHead}, func(line lines.Line) bool {
 		var rec struct {
 			SessionID string `json:"sessionId"`
 			Cwd       string `json:"cwd"`
 		}
-		if jsonl.Decode(line.Data, &rec) != nil {
+		if lines.Decode(line.Data, &rec) != nil {
 			return true
 		}
 		if rec.SessionID == name || session == "" && rec.SessionID != "" {

@@ -9,7 +9,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/jsonl"
+	"belay/internal/transcript/lines"
 )
 
 const (
@@ -23,7 +23,7 @@ const (
 // cursor is what a checkpoint.Cursor of this reader says: the place, and what was told last, so that a later reader goes
 // on exactly where this one stopped. Workspace, model and mode are kept as hashes: they only need to be compared.
 type cursor struct {
-	jsonl.Pos
+	lines.Pos
 	Place uint32 `json:"w,omitempty"`
 	Model uint32 `json:"m,omitempty"`
 	Mode  uint32 `json:"p,omitempty"`
@@ -34,7 +34,7 @@ type cursor struct {
 func readCursor(c checkpoint.Cursor) cursor {
 	var cur cursor
 	if err := json.Unmarshal([]byte(c), &cur); err != nil || cur.Off < 0 {
-		return cursor{Pos: jsonl.Pos{Off: -1}}
+		return cursor{Pos: lines.Pos{Off: -1}}
 	}
 	return cur
 }
@@ -59,11 +59,11 @@ func shortSum(s string) uint32 {
 type reader struct {
 	src     agent.Source
 	session string // of the file, by its source or name; records may say another
-	file    *jsonl.File
+	file    *lines.File
 
 	next  checkpoint.Cursor // where the last Read ended; what follows was not seen yet
-	seen  *jsonl.Seen       // record ids up to there, in what the file holds now
-	known *jsonl.Seen       // record ids given before the file's past changed; nil when it did not
+	seen  *lines.Seen       // record ids up to there, in what the file holds now
+	known *lines.Seen       // record ids given before the file's past changed; nil when it did not
 }
 
 func openTranscript(src agent.Source) checkpoint.Transcript {
@@ -71,7 +71,7 @@ func openTranscript(src agent.Source) checkpoint.Transcript {
 	if session == "" && src.Child == "" {
 		session = sessionOfName(src.Path)
 	}
-	return &reader{src: src, session: session, file: jsonl.Open(src.Path)}
+	return &reader{src: src, session: session, file: lines.Open(src.Path)}
 }
 
 // sessionOfName is the session id in the name of a live main transcript; empty for every other file.
@@ -98,7 +98,7 @@ func (r *reader) Read(ctx context.Context, from checkpoint.Cursor, opt checkpoin
 
 func (r *reader) read(ctx context.Context, from checkpoint.Cursor, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
 	if from == "" {
-		r.seen, r.known = jsonl.NewSeen(seenIDs), nil
+		r.seen, r.known = lines.NewSeen(seenIDs), nil
 		// A file that was renamed away in the meantime is not what first sight is of.
 		if err := r.file.Close(); err != nil {
 			return checkpoint.Batch{}, err
@@ -113,7 +113,7 @@ func (r *reader) read(ctx context.Context, from checkpoint.Cursor, opt checkpoin
 	cur := readCursor(from)
 	if from != r.next {
 		// Another run's cursor, or an older one of ours because what we gave could not be kept: what is after it is new.
-		r.seen, r.known = jsonl.NewSeen(seenIDs), nil
+		r.seen, r.known = lines.NewSeen(seenIDs), nil
 		if err := r.warm(cur.Pos); err != nil {
 			return checkpoint.Batch{}, err
 		}
@@ -123,7 +123,7 @@ func (r *reader) read(ctx context.Context, from checkpoint.Cursor, opt checkpoin
 
 // warm learns the ids of the records just before a cursor, when there is something after it and the file still is what
 // the cursor is of.
-func (r *reader) warm(pos jsonl.Pos) error {
+func (r *reader) warm(pos lines.Pos) error {
 	size, err := r.file.Size()
 	if err != nil || pos.Off <= 0 || size <= pos.Off {
 		return err
@@ -131,7 +131,7 @@ func (r *reader) warm(pos jsonl.Pos) error {
 	if ok, err := r.file.Holds(pos); err != nil || !ok {
 		return err
 	}
-	return r.file.Backward(pos.Off, warmBytes, func(line jsonl.Line) bool {
+	return r.file.Backward(pos.Off, warmBytes, func(line lines.Line) bool {
 		if matters(line.Data) {
 			r.seen.Add(recordID(line.Data))
 		}
@@ -142,15 +142,15 @@ func (r *reader) warm(pos jsonl.Pos) error {
 // forward reads on from cur.
 func (r *reader) forward(ctx context.Context, cur cursor, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
 	c := collector{session: r.session, child: r.src.Child, cur: cur, seen: r.seen, known: r.known}
-	span, err := r.file.Read(cur.Pos, jsonl.Options{
+	span, err := r.file.Read(cur.Pos, lines.Options{
 		Final: opt.Final,
 		Max:   readRaw,
 		Changed: func() {
-			c.known, c.seen = c.seen, jsonl.NewSeen(seenIDs)
+			c.known, c.seen = c.seen, lines.NewSeen(seenIDs)
 			c.cur = cursor{}
 			c.entries = append(c.entries, checkpoint.Entry{Op: checkpoint.Reset})
 		},
-	}, func(line jsonl.Line) bool {
+	}, func(line lines.Line) bool {
 		c.line(line)
 		return c.decoded < readDecoded && len(c.entries) < readEntries && ctx.Err() == nil
 	})
@@ -230,9 +230,9 @@ type headPart struct {
 
 // head reads to the first prompt.
 func (r *reader) head() (headPart, error) {
-	c := collector{session: r.session, child: r.src.Child, seen: jsonl.NewSeen(seenIDs)}
+	c := collector{session: r.session, child: r.src.Child, seen: lines.NewSeen(seenIDs)}
 	var h headPart
-	span, err := r.file.Read(jsonl.Pos{}, jsonl.Options{Max: firstHead}, func(line jsonl.Line) bool {
+	span, err := r.file.Read(lines.Pos{}, lines.Options{Max: firstHead}, func(line lines.Line) bool {
 		if c.line(line); !c.has(isPrompt) {
 			return true
 		}
@@ -269,13 +269,13 @@ func (r *reader) head() (headPart, error) {
 func (r *reader) newest(size int64) (start int64, err error) {
 	start = size
 	prompts, bytes, enough, answered := 0, 0, false, false
-	err = r.file.Backward(size, firstRaw, func(line jsonl.Line) bool {
+	err = r.file.Backward(size, firstRaw, func(line lines.Line) bool {
 		start = line.Off
 		if !matters(line.Data) {
 			return true
 		}
 		bytes += min(len(line.Data), firstRecord)
-		c := collector{session: r.session, child: r.src.Child, seen: jsonl.NewSeen(1)}
+		c := collector{session: r.session, child: r.src.Child, seen: lines.NewSeen(1)}
 		if mayTurn(line.Data) || !answered && mayAnswer(line.Data) {
 			c.line(line)
 		}

@@ -12,7 +12,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/jsonl"
+	"belay/internal/transcript/lines"
 )
 
 func benchFile(b *testing.B, size int) string {
@@ -25,10 +25,10 @@ func benchFile(b *testing.B, size int) string {
 // BenchmarkScan compares ways over one file of 100 MB with reading it and doing nothing.
 func BenchmarkScan(b *testing.B) {
 	path := benchFile(b, 100<<20)
-	scan := func(b *testing.B, fn func(jsonl.Line) bool) {
-		f := jsonl.Open(path)
+	scan := func(b *testing.B, fn func(lines.Line) bool) {
+		f := lines.Open(path)
 		defer f.Close()
-		if _, err := f.Read(jsonl.Pos{}, jsonl.Options{Max: 1 << 40}, fn); err != nil {
+		if _, err := f.Read(lines.Pos{}, lines.Options{Max: 1 << 40}, fn); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -48,8 +48,8 @@ func BenchmarkScan(b *testing.B) {
 				}
 			}
 		},
-		"lines":       func(b *testing.B) { scan(b, func(jsonl.Line) bool { return true }) },
-		"first-stage": func(b *testing.B) { scan(b, func(l jsonl.Line) bool { matters(l.Data); return true }) },
+		"lines":       func(b *testing.B) { scan(b, func(lines.Line) bool { return true }) },
+		"first-stage": func(b *testing.B) { scan(b, func(l lines.Line) bool { matters(l.Data); return true }) },
 		"entries":     func(b *testing.B) { readAll(b, path, whole) },
 	} {
 		b.Run(name, func(b *testing.B) {
@@ -98,14 +98,14 @@ func BenchmarkFirstSight(b *testing.B) {
 		})
 		b.Run(fmt.Sprintf("last-5-answers/%dMB", mb), func(b *testing.B) {
 			for b.Loop() {
-				f := jsonl.Open(path)
+				f := lines.Open(path)
 				size, err := f.Size()
 				if err != nil {
 					b.Fatal(err)
 				}
 				n := 0
-				if err := f.Backward(size, 64<<20, func(l jsonl.Line) bool {
-					c := collector{session: sessionOne, seen: jsonl.NewSeen(1)}
+				if err := f.Backward(size, 64<<20, func(l lines.Line) bool {
+					c := collector{session: sessionOne, seen: lines.NewSeen(1)}
 					c.line(l)
 					for _, e := range c.entries {
 						if e.Kind == checkpoint.EntryAssistant {

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"belay/checkpoint"
-	"belay/internal/foreign"
-	"belay/internal/jsonl"
+	"belay/internal/agent/kit/payload"
+	"belay/internal/transcript/lines"
 )
 
 // collector turns lines into entries and keeps the account of one Read.
@@ -18,8 +18,8 @@ type collector struct {
 	session string // of the file
 	child   string // set for a sub-agent's own file
 	cur     cursor
-	seen    *jsonl.Seen
-	known   *jsonl.Seen
+	seen    *lines.Seen
+	known   *lines.Seen
 
 	entries []checkpoint.Entry
 	losses  checkpoint.Losses
@@ -41,7 +41,7 @@ func (c *collector) has(what func(checkpoint.Entry) bool) bool {
 }
 
 // line takes one line of the file.
-func (c *collector) line(line jsonl.Line) {
+func (c *collector) line(line lines.Line) {
 	if !matters(line.Data) {
 		return
 	}
@@ -52,7 +52,7 @@ func (c *collector) line(line jsonl.Line) {
 		return
 	}
 	// Of the objects in a record only records themselves have a uuid.
-	found, lost := jsonl.Rescue(line.Data, "uuid")
+	found, lost := lines.Rescue(line.Data, "uuid")
 	for _, data := range found {
 		if rec, err := decodeRecord(data); err == nil {
 			c.losses.Rescued++
@@ -61,9 +61,9 @@ func (c *collector) line(line jsonl.Line) {
 	}
 	switch {
 	case len(found) == 0:
-		jsonl.CountBad(&c.losses, line, "no record")
+		lines.CountBad(&c.losses, line, "no record")
 	case lost:
-		jsonl.CountBad(&c.losses, line, "a stub beside a record")
+		lines.CountBad(&c.losses, line, "a stub beside a record")
 	}
 }
 
@@ -87,9 +87,9 @@ func (c *collector) record(rec lineRecord, data []byte, rest bool) {
 		c.losses.Repeats++
 		return
 	}
-	c.losses.Replaced += jsonl.Broken(data)
+	c.losses.Replaced += lines.Broken(data)
 	if own {
-		for _, marker := range foreign.Markers(string(data)) {
+		for _, marker := range payload.Markers(string(data)) {
 			c.entries = append(c.entries, checkpoint.Entry{ID: marker, Kind: checkpoint.EntryOwn, At: rec.at()})
 		}
 	}
@@ -145,7 +145,7 @@ func workspaceOf(cwd string) string {
 	if len(cwd) > maxPath || strings.IndexByte(cwd, 0) >= 0 {
 		return ""
 	}
-	return strings.ToValidUTF8(foreign.RealPath(cwd), "\uFFFD")
+	return strings.ToValidUTF8(payload.RealPath(cwd), "\uFFFD")
 }
 
 func (c *collector) user(rec lineRecord, base checkpoint.Entry) {
@@ -267,7 +267,7 @@ func resultText(raw json.RawMessage) string {
 		return toolText(raw)
 	}
 	var list content
-	if err := jsonl.Decode(raw, &list); err != nil {
+	if err := lines.Decode(raw, &list); err != nil {
 		return toolText(raw)
 	}
 	var parts []string

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"strings"
 
-	"belay/internal/jsonl"
+	"belay/internal/transcript/lines"
 )
 
 const (
@@ -71,7 +71,7 @@ func (c *content) UnmarshalJSON(b []byte) error {
 	}
 	var list []block
 	if len(b) > 0 && b[0] == '[' {
-		if err := jsonl.Decode(b, &list); err != nil {
+		if err := lines.Decode(b, &list); err != nil {
 			return err
 		}
 	}
@@ -93,14 +93,14 @@ func decodeRecord(data []byte) (lineRecord, error) {
 	if len(data) == 0 || data[0] != '{' {
 		return rec, errNoObject
 	}
-	if err := jsonl.Decode(data, &rec); err != nil {
+	if err := lines.Decode(data, &rec); err != nil {
 		return rec, err
 	}
 	if rec.Message.Content == nil && rec.talks() {
 		var bare struct {
 			Message string `json:"message"`
 		}
-		if jsonl.Decode(data, &bare) == nil && bare.Message != "" {
+		if lines.Decode(data, &bare) == nil && bare.Message != "" {
 			rec.Message.Content = content{{Type: "text", Text: bare.Message}}
 		}
 	}

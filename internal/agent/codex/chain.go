@@ -10,7 +10,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/jsonl"
+	"belay/internal/transcript/lines"
 )
 
 // A person who goes back in a conversation and says something else leaves the rollout as it is: the thread goes on in a new
@@ -97,7 +97,7 @@ func (r *reader) unlink() error {
 }
 
 // from gives the file that a cursor is in, and where it ends for this conversation; 0 for the newest, which has no end.
-func (r *reader) from(ctx context.Context, own *jsonl.File, cur cursor) (f *jsonl.File, end int64, err error) {
+func (r *reader) from(ctx context.Context, own *lines.File, cur cursor) (f *lines.File, end int64, err error) {
 	for _, p := range r.parts {
 		if p.id == cur.In {
 			f, err = p.file.open(ctx)
@@ -180,7 +180,7 @@ func takenBack(ctx context.Context, c *collector, path string, from int64) error
 		size, err = f.Size()
 	}
 	if err == nil && size > from {
-		err = f.Backward(size, rolledBytes, func(l jsonl.Line) bool {
+		err = f.Backward(size, rolledBytes, func(l lines.Line) bool {
 			if l.Off < from || ctx.Err() != nil {
 				return false
 			}

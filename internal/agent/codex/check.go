@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"belay/internal/agent"
-	"belay/internal/foreign"
+	"belay/internal/agent/kit/payload"
 	"belay/internal/lazyre"
 	"belay/internal/vfs"
 )
@@ -21,7 +21,7 @@ func (a *Agent) Present() (string, bool) {
 	for _, dir := range filepath.SplitList(a.path) {
 		file := filepath.Join(dir, "codex")
 		if info, err := os.Stat(file); filepath.IsAbs(dir) && err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-			return a.versionOf(foreign.RealPath(file)), true
+			return a.versionOf(payload.RealPath(file)), true
 		}
 	}
 	_, err := os.Stat(a.home)

@@ -28,7 +28,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/foreign"
+	"belay/internal/agent/kit/payload"
 	"belay/internal/vfs"
 )
 
@@ -64,7 +64,7 @@ func New() *Agent {
 		a.plain = filepath.Join(user, ".codex")
 	}
 	if filepath.IsAbs(a.home) {
-		a.home = foreign.RealPath(a.home) // so does Codex, and trust names the file by it
+		a.home = payload.RealPath(a.home) // so does Codex, and trust names the file by it
 	} else {
 		a.home = a.plain
 	}
@@ -96,7 +96,7 @@ func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error
 
 // ResumeCommand is what a person types to go on with a session.
 func (a *Agent) ResumeCommand(session string) string {
-	return "codex resume " + foreign.ShellWord(session)
+	return "codex resume " + payload.ShellWord(session)
 }
 
 // hookEvent is one event that belay registers for.

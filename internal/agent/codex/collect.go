@@ -6,21 +6,21 @@ import (
 	"strings"
 
 	"belay/checkpoint"
-	"belay/internal/examine"
-	"belay/internal/foreign"
-	"belay/internal/jsonl"
+	"belay/internal/agent/kit/payload"
 	"belay/internal/lazyre"
+	"belay/internal/transcript/lines"
+	"belay/internal/transcript/repair"
 )
 
 // collector turns lines into entries and keeps the account of one Read.
 type collector struct {
 	foreign string // the file's own thread, when it is not the one that is asked for
 	cur     cursor
-	seen    *jsonl.Seen
-	known   *jsonl.Seen
+	seen    *lines.Seen
+	known   *lines.Seen
 
 	// before gives the lines that end at or before an offset, newest first; nil where nothing can be taken back.
-	before func(end int64, fn func(jsonl.Line) bool) error
+	before func(end int64, fn func(lines.Line) bool) error
 	at     int64 // where the present line begins
 
 	entries []checkpoint.Entry
@@ -43,7 +43,7 @@ func (c *collector) has(what func(checkpoint.Entry) bool) bool {
 }
 
 // line takes one line of the file.
-func (c *collector) line(l jsonl.Line) {
+func (c *collector) line(l lines.Line) {
 	if !matters(l.Data) {
 		return
 	}
@@ -53,7 +53,7 @@ func (c *collector) line(l jsonl.Line) {
 		c.record(rec, l.Data, l.Rest)
 		return
 	}
-	found, lost := jsonl.Rescue(l.Data, "payload")
+	found, lost := lines.Rescue(l.Data, "payload")
 	for _, data := range found {
 		if rec, err := decodeLine(data); err == nil {
 			c.losses.Rescued++
@@ -62,9 +62,9 @@ func (c *collector) line(l jsonl.Line) {
 	}
 	switch {
 	case len(found) == 0:
-		jsonl.CountBad(&c.losses, l, "no record")
+		lines.CountBad(&c.losses, l, "no record")
 	case lost:
-		jsonl.CountBad(&c.losses, l, "a stub beside a record")
+		lines.CountBad(&c.losses, l, "a stub beside a record")
 	}
 }
 
@@ -81,7 +81,7 @@ func (c *collector) record(rec line, data []byte, rest bool) {
 		c.losses.Repeats++
 		return
 	}
-	c.losses.Replaced += jsonl.Broken(data)
+	c.losses.Replaced += lines.Broken(data)
 	p := rec.Payload
 	base := checkpoint.Entry{ID: key, At: rec.at(), Turn: c.turnOf(p), Session: c.foreign}
 	switch rec.Type {
@@ -89,7 +89,7 @@ func (c *collector) record(rec line, data []byte, rest bool) {
 		c.place(rec, base)
 	case "response_item", "bare_item":
 		if hasOwn(data) {
-			for _, marker := range foreign.Markers(string(data)) {
+			for _, marker := range payload.Markers(string(data)) {
 				c.add(checkpoint.Entry{ID: marker, Kind: checkpoint.EntryOwn, At: base.At, Session: c.foreign})
 			}
 		}
@@ -104,10 +104,10 @@ func (c *collector) record(rec line, data []byte, rest bool) {
 func (c *collector) add(e checkpoint.Entry) { c.entries = append(c.entries, e) }
 
 // turnOf is the turn that a record belongs to: as it says itself, else the last one that began.
-func (c *collector) turnOf(p payload) string {
+func (c *collector) turnOf(p body) string {
 	for _, id := range []string{p.About.TurnID, p.TurnID, c.cur.Turn} {
 		if id != "" && len(id) <= maxID {
-			return jsonl.Clean(id)
+			return lines.Clean(id)
 		}
 	}
 	return ""
@@ -142,7 +142,7 @@ func (c *collector) item(rec line, base checkpoint.Entry) {
 	switch p.Type {
 	case "message":
 		if p.ID != "" && len(p.ID) <= maxID {
-			base.ID = jsonl.Clean(p.ID)
+			base.ID = lines.Clean(p.ID)
 		}
 		switch {
 		case p.Role == "assistant":
@@ -167,7 +167,7 @@ func (c *collector) item(rec line, base checkpoint.Entry) {
 		var action struct {
 			Command []string `json:"command"`
 		}
-		if jsonl.Decode(p.Action, &action) != nil {
+		if lines.Decode(p.Action, &action) != nil {
 			return
 		}
 		args, _ := json.Marshal(action) // strings always encode
@@ -180,7 +180,7 @@ func (c *collector) item(rec line, base checkpoint.Entry) {
 
 // user takes a message in the user's role. Versions that say of each piece what it is are believed; before, the event
 // that follows tells which messages are a person's.
-func (c *collector) user(p payload, base checkpoint.Entry) {
+func (c *collector) user(p body, base checkpoint.Entry) {
 	kinds := slices.DeleteFunc(slices.Clone(p.About.Kinds), func(k string) bool { return k == "" || k == "unknown" })
 	if c.cur.Kinds = len(kinds) > 0; !c.cur.Kinds {
 		return
@@ -219,7 +219,7 @@ func programs(text string) bool {
 	return text == ""
 }
 
-func (c *collector) assistant(p payload, base checkpoint.Entry) {
+func (c *collector) assistant(p body, base checkpoint.Entry) {
 	raw := strings.TrimSpace(p.Content.text())
 	if base.Text = said(raw); base.Text == "" {
 		return
@@ -229,11 +229,11 @@ func (c *collector) assistant(p payload, base checkpoint.Entry) {
 	c.cur.Said = lastSaid{ID: base.ID, Len: len(raw), Sum: shortSum(raw)}
 }
 
-func (c *collector) call(p payload, base checkpoint.Entry, input string) {
+func (c *collector) call(p body, base checkpoint.Entry, input string) {
 	if p.CallID == "" || len(p.CallID) > maxID {
 		return
 	}
-	base.Kind, base.Call = checkpoint.EntryCall, jsonl.Clean(p.CallID)
+	base.Kind, base.Call = checkpoint.EntryCall, lines.Clean(p.CallID)
 	base.Name, base.Input = toolName(p.Name), input
 	c.add(base)
 }
@@ -253,11 +253,11 @@ const resultHead = 300
 // result takes a tool's result. "aborted" alone is what Codex makes up for a call without one; of 0.171 it is known only
 // in requests, never in a file. A command that a person broke off goes on in the background until the end of it is told;
 // whether another tool had done its work by then, nobody says.
-func (c *collector) result(p payload, base checkpoint.Entry) {
+func (c *collector) result(p body, base checkpoint.Entry) {
 	if p.CallID == "" || len(p.CallID) > maxID {
 		return
 	}
-	base.Kind, base.Call, base.Output = checkpoint.EntryResult, jsonl.Clean(p.CallID), toolOutput(p.Output)
+	base.Kind, base.Call, base.Output = checkpoint.EntryResult, lines.Clean(p.CallID), toolOutput(p.Output)
 	head, _, _ := strings.Cut(base.Output, "\nOutput:\n")
 	head = head[:min(len(head), resultHead)]
 	code := exitCode().FindStringSubmatch(head)
@@ -268,7 +268,7 @@ func (c *collector) result(p payload, base checkpoint.Entry) {
 		} `json:"metadata"`
 	}
 	switch {
-	case base.Output == "aborted", brokenOff().MatchString(base.Output), examine.MadeUp(base.Output):
+	case base.Output == "aborted", brokenOff().MatchString(base.Output), repair.MadeUp(base.Output):
 		base.MadeUp = true
 	case code != nil:
 		base.Failed = code[1] != "0"
@@ -284,7 +284,7 @@ func (c *collector) result(p payload, base checkpoint.Entry) {
 
 // event takes what the program shows to the person. It repeats what the items say: only the turns' edges, the end of a
 // command, and in old files the person's words, come from here.
-func (c *collector) event(p payload, base checkpoint.Entry) {
+func (c *collector) event(p body, base checkpoint.Entry) {
 	switch p.Type {
 	case "task_started", "turn_started":
 		c.cur.Turn, c.cur.Said = base.Turn, lastSaid{}
@@ -306,7 +306,7 @@ func (c *collector) event(p payload, base checkpoint.Entry) {
 		case it.Type == "UserMessage" && !c.cur.Kinds:
 			c.prompt(it.Content.text(), base)
 		case it.Type == "CommandExecution" && it.ID != "" && len(it.ID) <= maxID:
-			base.Kind, base.Call = checkpoint.EntryResult, jsonl.Clean(it.ID)
+			base.Kind, base.Call = checkpoint.EntryResult, lines.Clean(it.ID)
 			base.Output = words(it.Output, checkpoint.CutTool)
 			base.Failed = it.failed()
 			c.add(base)
@@ -323,7 +323,7 @@ type lastSaid struct {
 
 // compacted takes a compaction. When the model wrote the summary, it stands as an assistant's message right before, and at
 // the end of the message here: that one is no answer, and is taken back.
-func (c *collector) compacted(p payload, base checkpoint.Entry) {
+func (c *collector) compacted(p body, base checkpoint.Entry) {
 	text := strings.TrimSpace(p.Message)
 	if was := c.cur.Said; was.ID != "" && was.Len <= len(text) && shortSum(text[len(text)-was.Len:]) == was.Sum {
 		text = text[len(text)-was.Len:]
@@ -340,7 +340,7 @@ func (c *collector) rolledBack(n int) {
 		return
 	}
 	n = min(n, maxRolled)
-	err := c.before(c.at, func(l jsonl.Line) bool {
+	err := c.before(c.at, func(l lines.Line) bool {
 		turns, again := c.retract(l)
 		n = min(n+again, maxRolled) - turns // those of another roll back were taken back before
 		return n > 0
@@ -351,7 +351,7 @@ func (c *collector) rolledBack(n int) {
 }
 
 // retract takes back what is said in one line. It gives how many turns begin there, and how many are rolled back there.
-func (c *collector) retract(l jsonl.Line) (turns, again int) {
+func (c *collector) retract(l lines.Line) (turns, again int) {
 	if !matters(l.Data) {
 		return 0, 0
 	}
@@ -362,7 +362,7 @@ func (c *collector) retract(l jsonl.Line) (turns, again int) {
 	if rec.Type == "event_msg" && rec.Payload.Type == "thread_rolled_back" {
 		return 0, max(rec.Payload.NumTurns, 0)
 	}
-	one := collector{cur: c.cur, seen: jsonl.NewSeen(2), foreign: c.foreign}
+	one := collector{cur: c.cur, seen: lines.NewSeen(2), foreign: c.foreign}
 	one.record(rec, l.Data, false)
 	for _, e := range one.entries {
 		if isPrompt(e) || isAnswer(e) {

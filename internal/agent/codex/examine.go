@@ -8,16 +8,16 @@ import (
 	"strings"
 
 	"belay/internal/agent"
-	"belay/internal/examine"
-	"belay/internal/jsonl"
+	"belay/internal/transcript/lines"
+	"belay/internal/transcript/repair"
 )
 
 var _ agent.Examiner = (*Agent)(nil)
 
 // Examine looks into a rollout. A compressed one is unpacked first; its repaired copy is a plain one, which Codex prefers.
-func (*Agent) Examine(ctx context.Context, src agent.Source, seen func(int64)) (*examine.Examined, error) {
+func (*Agent) Examine(ctx context.Context, src agent.Source, seen func(int64)) (*repair.Examined, error) {
 	if !strings.HasSuffix(src.Path, packed) {
-		return examine.Lines(ctx, src.Path, form{src.Path}, seen)
+		return repair.Lines(ctx, src.Path, form{src.Path}, seen)
 	}
 	info, err := openRegular(src.Path)
 	if err != nil {
@@ -28,7 +28,7 @@ func (*Agent) Examine(ctx context.Context, src agent.Source, seen func(int64)) (
 	if err = errors.Join(err, info.Close()); err != nil {
 		return nil, errors.Join(err, r.close())
 	}
-	x, err := examine.Lines(ctx, from, form{src.Path}, seen)
+	x, err := repair.Lines(ctx, from, form{src.Path}, seen)
 	if err != nil {
 		return nil, errors.Join(err, r.close())
 	}
@@ -44,12 +44,12 @@ func (form) Keys() []string    { return []string{"payload"} }
 func (form) ParentKey() string { return "" }
 func (form) Chained() bool     { return false }
 
-func (form) Fact(data []byte) (examine.Fact, bool) {
+func (form) Fact(data []byte) (repair.Fact, bool) {
 	rec, err := decodeLine(data)
 	if err != nil {
-		return examine.Fact{}, false
+		return repair.Fact{}, false
 	}
-	var f examine.Fact
+	var f repair.Fact
 	if matters(data) {
 		f.Key = keyOf(data)
 	}
@@ -65,11 +65,11 @@ func (form) Fact(data []byte) (examine.Fact, bool) {
 		f.Talk = p.Type == "message" && (p.Role == "user" || p.Role == "assistant")
 		switch p.Type {
 		case "function_call", "custom_tool_call":
-			f.Calls = []examine.Call{{ID: p.CallID, Name: p.Name}}
+			f.Calls = []repair.Call{{ID: p.CallID, Name: p.Name}}
 		case "local_shell_call":
-			f.Calls = []examine.Call{{ID: p.CallID, Name: "local_shell"}}
+			f.Calls = []repair.Call{{ID: p.CallID, Name: "local_shell"}}
 		case "function_call_output", "custom_tool_call_output":
-			f.Results = []examine.Result{{Call: p.CallID}}
+			f.Results = []repair.Result{{Call: p.CallID}}
 		}
 	}
 	return f, true
@@ -81,12 +81,12 @@ func bareHeader(data []byte) bool {
 		ID        string `json:"id"`
 		Timestamp string `json:"timestamp"`
 	}
-	return jsonl.Decode(data, &head) == nil && head.ID != "" && head.Timestamp != ""
+	return lines.Decode(data, &head) == nil && head.ID != "" && head.Timestamp != ""
 }
 
 // Header is a session_meta with what the loader needs: the thread, from the file's name; the folder, from the first turn.
 func (f form) Header(_ string, stub []byte, first [][]byte) ([]byte, error) {
-	old := examine.Salvage(stub)
+	old := repair.Salvage(stub)
 	thread, cwd, ordered := threadOfName(f.path), old["cwd"], false
 	if thread == "" {
 		thread = old["id"]
@@ -114,7 +114,7 @@ func (f form) Header(_ string, stub []byte, first [][]byte) ([]byte, error) {
 	case cwd == "":
 		return nil, errors.New("no turn tells where the session worked")
 	}
-	meta := examine.NewObject(nil).Set("id", thread).Set("timestamp", stamp).Set("cwd", cwd)
+	meta := repair.NewObject(nil).Set("id", thread).Set("timestamp", stamp).Set("cwd", cwd)
 	for _, m := range []struct{ key, usual string }{{"originator", "codex_exec"}, {"cli_version", "0.0.0"}, {"source", "cli"}, {"model_provider", ""}} {
 		if v := old[m.key]; v != "" {
 			m.usual = v
@@ -123,7 +123,7 @@ func (f form) Header(_ string, stub []byte, first [][]byte) ([]byte, error) {
 			meta.Set(m.key, m.usual)
 		}
 	}
-	head := examine.NewObject(nil).Set("timestamp", stamp)
+	head := repair.NewObject(nil).Set("timestamp", stamp)
 	if ordered { // such files say what history they hold
 		head.Set("ordinal", 0)
 		meta.Set("session_id", thread).Set("history_mode", "paginated")
@@ -143,20 +143,20 @@ func keysOf(data []byte) (keys []string) {
 }
 
 // Close writes the output of a call behind it, as Codex itself puts one in its requests.
-func (form) Close(from []byte, c examine.Call, _ string) ([]byte, string) {
+func (form) Close(from []byte, c repair.Call, _ string) ([]byte, string) {
 	kind := "function_call_output"
 	if rec, err := decodeLine(from); err == nil && rec.Payload.Type == "custom_tool_call" {
 		kind = "custom_tool_call_output"
 	}
-	item := examine.NewObject(nil).Set("type", kind).Set("call_id", c.ID).Set("output", examine.Interrupted).Bytes()
+	item := repair.NewObject(nil).Set("type", kind).Set("call_id", c.ID).Set("output", repair.Interrupted).Bytes()
 	return wrapped(from, item), ""
 }
 
 // Recall writes a call of a tool whose name is not known any more: without it Codex leaves the output out.
-func (form) Recall(from []byte, r examine.Result, _, _ string) []byte {
-	item := examine.NewObject(nil).Set("type", "function_call").Set("name", "unknown").Set("arguments", "{}").Set("call_id", r.Call)
+func (form) Recall(from []byte, r repair.Result, _, _ string) []byte {
+	item := repair.NewObject(nil).Set("type", "function_call").Set("name", "unknown").Set("arguments", "{}").Set("call_id", r.Call)
 	if rec, err := decodeLine(from); err == nil && rec.Payload.Type == "custom_tool_call_output" {
-		item = examine.NewObject(nil).Set("type", "custom_tool_call").Set("call_id", r.Call).Set("name", "unknown").Set("input", "")
+		item = repair.NewObject(nil).Set("type", "custom_tool_call").Set("call_id", r.Call).Set("name", "unknown").Set("input", "")
 	}
 	return wrapped(from, item.Bytes())
 }
@@ -166,19 +166,19 @@ func wrapped(from, item []byte) []byte {
 	if rec, err := decodeLine(from); err == nil && rec.Type == "bare_item" {
 		return item
 	}
-	return examine.NewObject(from).Keep("timestamp", "ordinal", "type").Set("payload", json.RawMessage(item)).Bytes()
+	return repair.NewObject(from).Keep("timestamp", "ordinal", "type").Set("payload", json.RawMessage(item)).Bytes()
 }
 
 // Minds says what Codex 0.169.0 was seen to do.
-func (form) Minds(a examine.Action) string {
+func (form) Minds(a repair.Action) string {
 	switch a {
-	case examine.MakeHeader, examine.TrimMark:
+	case repair.MakeHeader, repair.TrimMark:
 		return "it refuses the file: its first record is no session_meta"
-	case examine.CutStub, examine.Split, examine.TrimBefore, examine.TrimAfter:
+	case repair.CutStub, repair.Split, repair.TrimBefore, repair.TrimAfter:
 		return "it cannot read this line: what is on it is lost to the model"
-	case examine.RemakeCall:
+	case repair.RemakeCall:
 		return "the result is lost to the model: its call is not in the file"
-	case examine.DropRepeat:
+	case repair.DropRepeat:
 		return "it is told to the model twice"
 	}
 	return ""

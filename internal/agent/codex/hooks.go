@@ -9,8 +9,8 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/foreign"
-	"belay/internal/jsonl"
+	"belay/internal/agent/kit/payload"
+	"belay/internal/transcript/lines"
 )
 
 // Errors of Decode.
@@ -18,13 +18,13 @@ var (
 	// ErrNoSession is returned for an event that belay knows and whose payload names no session.
 	ErrNoSession = errors.New("payload names no session")
 	// ErrBadPayload is returned for a payload that is no JSON object.
-	ErrBadPayload = foreign.ErrNoObject
+	ErrBadPayload = payload.ErrNoObject
 )
 
 // Decode maps one hook call to events. An event that belay does not know means nothing; a known one without a session
 // is ErrNoSession; a payload that is no JSON object is ErrBadPayload unless it was cut, when its readable head counts.
 func (a *Agent) Decode(h agent.Hook) (agent.Incoming, error) {
-	p, err := foreign.ParsePayload(h.Payload, h.Cut)
+	p, err := payload.ParsePayload(h.Payload, h.Cut)
 	if err != nil {
 		return agent.Incoming{}, fmt.Errorf("decode %s %s payload: %w", name, h.Event, err)
 	}
@@ -47,12 +47,12 @@ func (a *Agent) Decode(h agent.Hook) (agent.Incoming, error) {
 
 // frame is what every event of one payload has in common. The agent's process is the hook's parent, which belay-hook
 // tells: Codex names none.
-func (a *Agent) frame(p foreign.Payload, h agent.Hook) checkpoint.Event {
+func (a *Agent) frame(p payload.Payload, h agent.Hook) checkpoint.Event {
 	cwd := p.Path("cwd")
 	if cwd == "" && len(h.Cwd) <= maxPath {
 		cwd = h.Cwd // hooks run in the session's folder
 	}
-	cwd = foreign.RealPath(cwd)
+	cwd = payload.RealPath(cwd)
 	transcript := p.Path("transcript_path") // of the thread that the event is about; null for threads without a file
 	e := checkpoint.Event{
 		Key:        checkpoint.NewKey(name, a.account(transcript), p.ID("session_id"), cwd),
@@ -67,7 +67,7 @@ func (a *Agent) frame(p foreign.Payload, h agent.Hook) checkpoint.Event {
 }
 
 // meaning is the pure part of Decode: what one event says. A false means that belay does not know the event.
-func meaning(event string, p foreign.Payload, e checkpoint.Event) (agent.Incoming, bool) {
+func meaning(event string, p payload.Payload, e checkpoint.Event) (agent.Incoming, bool) {
 	ask := agent.AskNothing
 	switch event {
 	case "SessionStart":
@@ -105,7 +105,7 @@ func meaning(event string, p foreign.Payload, e checkpoint.Event) (agent.Incomin
 }
 
 // call fills what all tool events have.
-func call(p foreign.Payload, e checkpoint.Event, kind checkpoint.EventKind) checkpoint.Event {
+func call(p payload.Payload, e checkpoint.Event, kind checkpoint.EventKind) checkpoint.Event {
 	e.Kind = kind
 	e.Call = p.ID("tool_use_id")
 	e.Name = toolName(p.Text("tool_name"))
@@ -123,14 +123,14 @@ func commandFailed(transcript, call string) (failed bool) {
 	if !filepath.IsAbs(transcript) || call == "" {
 		return false
 	}
-	f := jsonl.Open(transcript)
+	f := lines.Open(transcript)
 	defer f.Close() // read only
 	size, err := f.Size()
 	if err != nil {
 		return false
 	}
 	// An error ends the search as the file's start does.
-	_ = f.Backward(size, endBytes, func(l jsonl.Line) bool {
+	_ = f.Backward(size, endBytes, func(l lines.Line) bool {
 		if !bytes.Contains(l.Data, []byte(`"CommandExecution"`)) || !bytes.Contains(l.Data, []byte(call)) {
 			return true
 		}
@@ -146,7 +146,7 @@ func commandFailed(transcript, call string) (failed bool) {
 
 // childStart tells the parent of a new sub-agent, and opens the sub-agent's own session. The payload's transcript is the
 // child's, and its turn too.
-func childStart(p foreign.Payload, e checkpoint.Event) []checkpoint.Event {
+func childStart(p payload.Payload, e checkpoint.Event) []checkpoint.Event {
 	if e.Key.Child == "" {
 		return nil
 	}
@@ -158,7 +158,7 @@ func childStart(p foreign.Payload, e checkpoint.Event) []checkpoint.Event {
 
 // childStop tells both that a sub-agent ended. Its end is neither a round nor the end of a chain of the parent. Here the
 // payload's transcript is the parent's.
-func childStop(p foreign.Payload, e checkpoint.Event) []checkpoint.Event {
+func childStop(p payload.Payload, e checkpoint.Event) []checkpoint.Event {
 	if e.Key.Child == "" {
 		return nil
 	}
@@ -170,7 +170,7 @@ func childStop(p foreign.Payload, e checkpoint.Event) []checkpoint.Event {
 	return []checkpoint.Event{parent, e}
 }
 
-func toParent(p foreign.Payload, e checkpoint.Event, kind checkpoint.EventKind) checkpoint.Event {
+func toParent(p payload.Payload, e checkpoint.Event, kind checkpoint.EventKind) checkpoint.Event {
 	e.Kind, e.Child, e.ChildName = kind, e.Key.Child, label(p, "agent_type")
 	e.Key = e.Key.Parent()
 	return e
@@ -187,7 +187,7 @@ func (a *Agent) account(transcript string) string {
 	if home == a.plain {
 		return ""
 	}
-	if home = foreign.RealPath(home); a.plain != "" && home == foreign.RealPath(a.plain) {
+	if home = payload.RealPath(home); a.plain != "" && home == payload.RealPath(a.plain) {
 		return ""
 	}
 	return home
@@ -214,4 +214,4 @@ func (a *Agent) Reply(event, text string) []byte {
 }
 
 // label is a short word for people: a tool, a model, a reason.
-func label(p foreign.Payload, key string) string { return words(p.Text(key), maxName) }
+func label(p payload.Payload, key string) string { return words(p.Text(key), maxName) }

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"belay/internal/agent"
-	"belay/internal/foreign"
-	"belay/internal/jsonedit"
+	"belay/internal/agent/kit/payload"
+	"belay/internal/jsontext"
 )
 
 // Errors of Install, Trust and Uninstall. The files are as they were after any of them.
@@ -35,9 +35,9 @@ type handler struct {
 func wanted(p agent.Paths) map[string]any {
 	want := map[string]any{}
 	for _, e := range hookEvents() {
-		line := "exec " + foreign.ShellWord(p.Hook)
+		line := "exec " + payload.ShellWord(p.Hook)
 		if p.Socket != "" {
-			line += " --socket " + foreign.ShellWord(p.Socket)
+			line += " --socket " + payload.ShellWord(p.Socket)
 		}
 		line += " " + name + " " + e.name
 		want[e.name] = group{Hooks: []handler{{Type: "command", Command: line, Timeout: e.timeout}}}
@@ -46,8 +46,8 @@ func wanted(p agent.Paths) map[string]any {
 }
 
 // own edits belay's hooks in the text of hooks.json.
-func own() jsonedit.Hooks {
-	h := jsonedit.Hooks{Own: isOwn}
+func own() jsontext.Hooks {
+	h := jsontext.Hooks{Own: isOwn}
 	for _, e := range hookEvents() {
 		h.Events = append(h.Events, e.name)
 	}
@@ -67,7 +67,7 @@ func argvOf(raw []byte) []string {
 	if json.Unmarshal(raw, &h) != nil || h.Type != "command" {
 		return nil
 	}
-	argv := foreign.ShellWords(h.Command)
+	argv := payload.ShellWords(h.Command)
 	if len(argv) > 0 && argv[0] == "exec" {
 		argv = argv[1:]
 	}
@@ -77,13 +77,13 @@ func argvOf(raw []byte) []string {
 func (a *Agent) hooksPath() string  { return filepath.Join(a.home, "hooks.json") }
 func (a *Agent) configPath() string { return filepath.Join(a.home, "config.toml") }
 
-func (a *Agent) files() jsonedit.Files {
-	return jsonedit.Files{FS: a.fsys, Dir: filepath.Join(a.state, "install", name)}
+func (a *Agent) files() jsontext.Files {
+	return jsontext.Files{FS: a.fsys, Dir: filepath.Join(a.state, "install", name)}
 }
 
-func (a *Agent) read(path string) (jsonedit.File, error) {
+func (a *Agent) read(path string) (jsontext.File, error) {
 	if a.home == "" || a.state == "" {
-		return jsonedit.File{Path: path}, agent.ErrNoHome
+		return jsontext.File{Path: path}, agent.ErrNoHome
 	}
 	return a.files().Read(path)
 }
@@ -148,9 +148,9 @@ func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
 		return nil, fmt.Errorf("uninstall trust from %s: %w", config.Path, err)
 	}
 	bare, err := own().Strip(hooks.Text, nil)
-	var u jsonedit.Undo
+	var u jsontext.Undo
 	if err == nil {
-		u, err = a.files().Undo(hooks, bare, jsonedit.Empty(bare))
+		u, err = a.files().Undo(hooks, bare, jsontext.Empty(bare))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("uninstall hooks from %s: %w", hooks.Path, err)
@@ -172,7 +172,7 @@ func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
 }
 
 // told says what an undo does to a file.
-func told(u jsonedit.Undo, f jsonedit.File, what string) agent.Change {
+func told(u jsontext.Undo, f jsontext.File, what string) agent.Change {
 	c := agent.Change{Path: f.Path, Action: u.Action}
 	switch u.Action {
 	case "restore":

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"belay/internal/agent"
-	"belay/internal/jsonedit"
+	"belay/internal/jsontext"
 	"belay/internal/vfs"
 	"belay/internal/vfs/vfstest"
 )
@@ -146,7 +146,7 @@ func (b box) hooksIn() map[string][]string {
 	var all struct {
 		Hooks map[string][]struct{ Hooks []handler }
 	}
-	if err := json.Unmarshal([]byte(strings.TrimPrefix(read(b.t, b.hooksPath()), jsonedit.BOM)), &all); err != nil {
+	if err := json.Unmarshal([]byte(strings.TrimPrefix(read(b.t, b.hooksPath()), jsontext.BOM)), &all); err != nil {
 		b.t.Fatal(err)
 	}
 	got := map[string][]string{}
@@ -245,10 +245,10 @@ func TestRefusals(t *testing.T) {
 		mode                      fs.FileMode
 		want                      error
 	}{
-		{"broken JSON", `{"a": 1,}`, "", hookPath, 0o600, jsonedit.ErrNoObject},
-		{"hooks are a list", `{"hooks":[]}`, "", hookPath, 0o600, jsonedit.ErrForeignForm},
-		{"an event is an object", `{"hooks":{"Stop":{}}}`, "", hookPath, 0o600, jsonedit.ErrForeignForm},
-		{"read-only file", `{}`, "", hookPath, 0o444, jsonedit.ErrReadOnly},
+		{"broken JSON", `{"a": 1,}`, "", hookPath, 0o600, jsontext.ErrNoObject},
+		{"hooks are a list", `{"hooks":[]}`, "", hookPath, 0o600, jsontext.ErrForeignForm},
+		{"an event is an object", `{"hooks":{"Stop":{}}}`, "", hookPath, 0o600, jsontext.ErrForeignForm},
+		{"read-only file", `{}`, "", hookPath, 0o444, jsontext.ErrReadOnly},
 		{"relative hook", `{}`, "", "belay-hook", 0o600, agent.ErrBadHook},
 		{"other program", `{}`, "", "/bin/sh", 0o600, agent.ErrBadHook},
 	} {
@@ -363,7 +363,7 @@ func TestTrustHashes(t *testing.T) {
 	for _, e := range hookEvents() {
 		was, _ := state["/home/u/.codex/hooks.json:"+e.key+":0:0"].(map[string]any)
 		h := `{"type":"command","command":"$HOME/hooklog.sh ` + e.name + `"}`
-		if got := trustHash(e, jsonedit.Handler{Text: []byte(h), GroupText: []byte(`{"hooks":[` + h + `]}`)}); got != was[hashKey] {
+		if got := trustHash(e, jsontext.Handler{Text: []byte(h), GroupText: []byte(`{"hooks":[` + h + `]}`)}); got != was[hashKey] {
 			t.Errorf("%s: got %s, want %v", e.name, got, was[hashKey])
 		}
 	}

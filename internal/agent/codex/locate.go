@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"belay/internal/agent"
-	"belay/internal/foreign"
+	"belay/internal/agent/kit/payload"
 )
 
 const (
@@ -38,7 +38,7 @@ func locate(ctx context.Context, home string, q agent.Query) ([]agent.Found, err
 	}
 	var found []agent.Found
 	seen := map[string]bool{} // a thread whose person went back has several rollouts, the newest of which goes on
-	want := foreign.RealPath(q.Workspace)
+	want := payload.RealPath(q.Workspace)
 	for _, f := range files {
 		if err := ctx.Err(); err != nil {
 			return nil, err

@@ -7,7 +7,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/jsonl"
+	"belay/internal/transcript/lines"
 )
 
 const (
@@ -22,7 +22,7 @@ const (
 // cursor is what a checkpoint.Cursor of this reader says: the place in the unpacked file, and what was told last, so that
 // a later reader goes on exactly where this one stopped. Workspace and model only need to be compared: hashes.
 type cursor struct {
-	jsonl.Pos
+	lines.Pos
 	In    uint32   `json:"r,omitempty"` // the rollout that the place is in: hash of its id
 	Turn  string   `json:"u,omitempty"` // the turn that began last
 	Place uint32   `json:"w,omitempty"`
@@ -35,7 +35,7 @@ type cursor struct {
 func readCursor(c checkpoint.Cursor) cursor {
 	var cur cursor
 	if err := json.Unmarshal([]byte(c), &cur); err != nil || cur.Off < 0 || cur.Said.Len < 0 {
-		return cursor{Pos: jsonl.Pos{Off: -1}}
+		return cursor{Pos: lines.Pos{Off: -1}}
 	}
 	return cur
 }
@@ -55,8 +55,8 @@ type reader struct {
 	id     uint32 // hash of this one's own id
 
 	next  checkpoint.Cursor // where the last Read ended; what follows was not seen yet
-	seen  *jsonl.Seen       // records up to there, in what the file holds now
-	known *jsonl.Seen       // records given before the file's past changed; nil when it did not
+	seen  *lines.Seen       // records up to there, in what the file holds now
+	known *lines.Seen       // records given before the file's past changed; nil when it did not
 }
 
 func openTranscript(src agent.Source) checkpoint.Transcript {
@@ -91,7 +91,7 @@ func (r *reader) read(ctx context.Context, from checkpoint.Cursor, opt checkpoin
 		return checkpoint.Batch{}, err
 	}
 	if from == "" {
-		r.seen, r.known = jsonl.NewSeen(seenKeys), nil
+		r.seen, r.known = lines.NewSeen(seenKeys), nil
 		if !opt.Whole {
 			return r.firstSight(ctx, f, opt)
 		}
@@ -105,7 +105,7 @@ func (r *reader) read(ctx context.Context, from checkpoint.Cursor, opt checkpoin
 	}
 	if from != r.next {
 		// Another run's cursor, or an older one of ours because what we gave could not be kept: what is after it is new.
-		r.seen, r.known = jsonl.NewSeen(seenKeys), nil
+		r.seen, r.known = lines.NewSeen(seenKeys), nil
 		in, _, err := r.from(ctx, f, cur)
 		if err == nil {
 			err = r.warm(in, cur.Pos)
@@ -121,7 +121,7 @@ func (r *reader) read(ctx context.Context, from checkpoint.Cursor, opt checkpoin
 
 // warm learns the records just before a cursor, when there is something after it and the file still is what the cursor
 // is of.
-func (r *reader) warm(f *jsonl.File, pos jsonl.Pos) error {
+func (r *reader) warm(f *lines.File, pos lines.Pos) error {
 	size, err := f.Size()
 	if err != nil || pos.Off <= 0 || size <= pos.Off {
 		return err
@@ -129,7 +129,7 @@ func (r *reader) warm(f *jsonl.File, pos jsonl.Pos) error {
 	if ok, err := f.Holds(pos); err != nil || !ok {
 		return err
 	}
-	return f.Backward(pos.Off, warmBytes, func(l jsonl.Line) bool {
+	return f.Backward(pos.Off, warmBytes, func(l lines.Line) bool {
 		if matters(l.Data) {
 			r.seen.Add(keyOf(l.Data))
 		}
@@ -143,7 +143,7 @@ func (r *reader) collector(cur cursor) collector {
 }
 
 // forward reads on from cur, to the end of the rollout that it is in.
-func (r *reader) forward(ctx context.Context, own *jsonl.File, cur cursor, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
+func (r *reader) forward(ctx context.Context, own *lines.File, cur cursor, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
 	f, end, err := r.from(ctx, own, cur)
 	if err != nil {
 		return checkpoint.Batch{}, err
@@ -153,18 +153,18 @@ func (r *reader) forward(ctx context.Context, own *jsonl.File, cur cursor, opt c
 		most = min(most, max(end-cur.Off, 1))
 	}
 	c := r.collector(cur)
-	c.before = func(end int64, fn func(jsonl.Line) bool) error { return f.Backward(end, rolledBytes, fn) }
-	span, err := f.Read(cur.Pos, jsonl.Options{
+	c.before = func(end int64, fn func(lines.Line) bool) error { return f.Backward(end, rolledBytes, fn) }
+	span, err := f.Read(cur.Pos, lines.Options{
 		Final: opt.Final,
 		Max:   most,
 		Changed: func() {
-			c.known, c.seen = c.seen, jsonl.NewSeen(seenKeys)
+			c.known, c.seen = c.seen, lines.NewSeen(seenKeys)
 			c.cur = cursor{In: cur.In}
 			r.file.forget()
 			c.foreign = r.file.foreign(r.src)
 			c.entries = append(c.entries, checkpoint.Entry{Op: checkpoint.Reset})
 		},
-	}, func(l jsonl.Line) bool {
+	}, func(l lines.Line) bool {
 		if end == 0 || l.End <= end {
 			c.line(l)
 		}
@@ -182,7 +182,7 @@ func (r *reader) forward(ctx context.Context, own *jsonl.File, cur cursor, opt c
 	span.Losses.Add(c.losses)
 	switch {
 	case end > 0 && (span.Pos.Off >= end || !span.More):
-		c.cur.Pos, span.More = jsonl.Pos{}, true
+		c.cur.Pos, span.More = lines.Pos{}, true
 		if c.cur.In, err = r.leave(cur.In); err != nil {
 			return checkpoint.Batch{}, err
 		}
@@ -205,7 +205,7 @@ const (
 	firstRaw     = 32 << 20 // and so many bytes are looked at whatever they are
 )
 
-func (r *reader) firstSight(ctx context.Context, own *jsonl.File, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
+func (r *reader) firstSight(ctx context.Context, own *lines.File, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
 	size, err := own.Size()
 	if err != nil {
 		return checkpoint.Batch{}, err
@@ -222,7 +222,7 @@ func (r *reader) firstSight(ctx context.Context, own *jsonl.File, opt checkpoint
 	}
 	var head headPart
 	var start int64
-	var f *jsonl.File
+	var f *lines.File
 	if before+size > firstWhole {
 		head, f, start, err = r.window(ctx, own, in, size)
 	}
@@ -254,7 +254,7 @@ func (r *reader) firstSight(ctx context.Context, own *jsonl.File, opt checkpoint
 }
 
 // window reads the head of the conversation and finds where its newest part begins in one of its rollouts.
-func (r *reader) window(ctx context.Context, own *jsonl.File, in uint32, size int64) (head headPart, f *jsonl.File, start int64, err error) {
+func (r *reader) window(ctx context.Context, own *lines.File, in uint32, size int64) (head headPart, f *lines.File, start int64, err error) {
 	oldest, _, err := r.from(ctx, own, cursor{In: r.first()})
 	if err == nil {
 		head, err = r.head(oldest)
@@ -278,11 +278,11 @@ type headPart struct {
 }
 
 // head reads to the first prompt.
-func (r *reader) head(f *jsonl.File) (headPart, error) {
+func (r *reader) head(f *lines.File) (headPart, error) {
 	c := r.collector(cursor{})
-	c.seen = jsonl.NewSeen(seenKeys)
+	c.seen = lines.NewSeen(seenKeys)
 	var h headPart
-	span, err := f.Read(jsonl.Pos{}, jsonl.Options{Max: firstHead}, func(l jsonl.Line) bool {
+	span, err := f.Read(lines.Pos{}, lines.Options{Max: firstHead}, func(l lines.Line) bool {
 		if c.line(l); !c.has(isPrompt) {
 			return true
 		}
@@ -304,17 +304,17 @@ func (r *reader) head(f *jsonl.File) (headPart, error) {
 
 // newest finds where first sight's newest part begins: enough prompts or a compaction end it, but not before an answer of
 // the model's was met, since that is what a recovery needs most.
-func (r *reader) newest(f *jsonl.File, size int64, head cursor) (start int64, err error) {
+func (r *reader) newest(f *lines.File, size int64, head cursor) (start int64, err error) {
 	start = size
 	prompts, bytes, enough, answered := 0, 0, false, false
-	err = f.Backward(size, firstRaw, func(l jsonl.Line) bool {
+	err = f.Backward(size, firstRaw, func(l lines.Line) bool {
 		start = l.Off
 		if !matters(l.Data) {
 			return true
 		}
 		bytes += min(len(l.Data), firstRecord)
 		c := r.collector(head)
-		c.seen, c.known = jsonl.NewSeen(1), nil
+		c.seen, c.known = lines.NewSeen(1), nil
 		c.line(l)
 		if c.has(isPrompt) {
 			prompts++

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"belay/internal/jsonl"
 	"belay/internal/lazyre"
+	"belay/internal/transcript/lines"
 )
 
 // errNoObject is a line that is JSON, maybe, but no object.
@@ -19,13 +19,13 @@ var errNoObject = errors.New("not an object")
 // line is one record of a rollout. The format is Codex's own and changes: whatever has an unexpected type is as if it were
 // absent.
 type line struct {
-	Timestamp string  `json:"timestamp"`
-	Type      string  `json:"type"`
-	Payload   payload `json:"payload"`
+	Timestamp string `json:"timestamp"`
+	Type      string `json:"type"`
+	Payload   body   `json:"payload"`
 }
 
-// payload holds what belay reads of every kind of record; Type says which fields count.
-type payload struct {
+// body holds what belay reads of every kind of record; Type says which fields count.
+type body struct {
 	Type string `json:"type"`
 	ID   string `json:"id"`
 
@@ -92,7 +92,7 @@ func (c *content) UnmarshalJSON(b []byte) error {
 	}
 	var list []item
 	if len(b) > 0 && b[0] == '[' {
-		if err := jsonl.Decode(b, &list); err != nil {
+		if err := lines.Decode(b, &list); err != nil {
 			return err
 		}
 	}
@@ -116,12 +116,12 @@ func decodeLine(data []byte) (line, error) {
 	if len(data) == 0 || data[0] != '{' {
 		return l, errNoObject
 	}
-	if err := jsonl.Decode(data, &l); err != nil {
+	if err := lines.Decode(data, &l); err != nil {
 		return l, err
 	}
 	switch l.Type {
 	case "message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output", "local_shell_call":
-		err := jsonl.Decode(data, &l.Payload)
+		err := lines.Decode(data, &l.Payload)
 		l.Type = "bare_item"
 		return l, err
 	}

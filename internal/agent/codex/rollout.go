@@ -15,8 +15,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"belay/checkpoint"
-	"belay/internal/jsonl"
 	"belay/internal/lazyre"
+	"belay/internal/transcript/lines"
 )
 
 // ErrTooLarge is returned for a compressed rollout that would unpack to more than maxUnpacked.
@@ -61,7 +61,7 @@ type rollout struct {
 
 	at     string // where it was found
 	info   fs.FileInfo
-	file   *jsonl.File
+	file   *lines.File
 	copy   *os.File // of a compressed file
 	named  string   // the copy's name, while it has one
 	damage error    // how unpacking ended early
@@ -69,7 +69,7 @@ type rollout struct {
 }
 
 // open gives the file to read from. While it is nowhere, the one that was open is still read to its end.
-func (r *rollout) open(ctx context.Context) (*jsonl.File, error) {
+func (r *rollout) open(ctx context.Context) (*lines.File, error) {
 	for _, at := range places(r.path) {
 		info, err := os.Stat(at)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -93,7 +93,7 @@ func unchanged(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-func (r *rollout) turnTo(ctx context.Context, at string, info fs.FileInfo) (*jsonl.File, error) {
+func (r *rollout) turnTo(ctx context.Context, at string, info fs.FileInfo) (*lines.File, error) {
 	if err := r.close(); err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func (r *rollout) turnTo(ctx context.Context, at string, info fs.FileInfo) (*jso
 			return nil, errors.Join(fmt.Errorf("unpack %s: %w", at, err), r.close())
 		}
 	}
-	r.at, r.info, r.file = at, info, jsonl.Open(from)
+	r.at, r.info, r.file = at, info, lines.Open(from)
 	return r.file, nil
 }
 
@@ -152,7 +152,7 @@ func openRegular(path string) (*os.File, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("open %s: %w", path, jsonl.ErrNotRegular)
+		return nil, fmt.Errorf("open %s: %w", path, lines.ErrNotRegular)
 	}
 	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
@@ -197,7 +197,7 @@ func (r *rollout) close() error {
 // tellDamage counts an archive that could not be unpacked to its end, once.
 func (r *rollout) tellDamage(l *checkpoint.Losses) {
 	if r.damage != nil {
-		jsonl.CountBad(l, jsonl.Line{}, "archive is damaged: "+words(r.damage.Error(), maxName))
+		lines.CountBad(l, lines.Line{}, "archive is damaged: "+words(r.damage.Error(), maxName))
 		r.damage = nil
 	}
 }
@@ -239,7 +239,7 @@ func ownerOf(path string) (owner, error) {
 			} `json:"history_base"`
 		} `json:"payload"`
 	}
-	if jsonl.Decode(first, &rec) != nil {
+	if lines.Decode(first, &rec) != nil {
 		return owner{}, nil
 	}
 	p := rec.Payload
@@ -258,9 +258,9 @@ func ownerOf(path string) (owner, error) {
 
 func firstLine(path string) (first []byte, err error) {
 	if !strings.HasSuffix(path, packed) {
-		f := jsonl.Open(path)
+		f := lines.Open(path)
 		defer f.Close() // read only
-		_, err = f.Read(jsonl.Pos{}, jsonl.Options{Max: 1}, func(l jsonl.Line) bool {
+		_, err = f.Read(lines.Pos{}, lines.Options{Max: 1}, func(l lines.Line) bool {
 			first = append(first, l.Data...)
 			return false
 		})

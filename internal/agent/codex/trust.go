@@ -13,7 +13,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"belay/internal/agent"
-	"belay/internal/jsonedit"
+	"belay/internal/jsontext"
 	"belay/internal/lazyre"
 )
 
@@ -54,7 +54,7 @@ func (a *Agent) grants(hooks []byte) ([]grant, error) {
 
 // trustHash is what Codex makes of a hook: the hash of its settings as compact JSON with sorted keys, with what Codex
 // fills in.
-func trustHash(e hookEvent, h jsonedit.Handler) string {
+func trustHash(e hookEvent, h jsontext.Handler) string {
 	set := map[string]any{}
 	var matcher struct {
 		Matcher *string `json:"matcher"`
@@ -140,16 +140,16 @@ func (a *Agent) untrusted(hooks []byte) []string {
 }
 
 // undoTrust decides how config.toml goes back.
-func (a *Agent) undoTrust(f jsonedit.File, hooks []byte) (jsonedit.Undo, error) {
+func (a *Agent) undoTrust(f jsontext.File, hooks []byte) (jsontext.Undo, error) {
 	grants, err := a.grants(hooks)
 	if err != nil {
-		return jsonedit.Undo{}, err
+		return jsontext.Undo{}, err
 	}
 	bare, err := distrusted(f.Text, grants)
 	if err != nil {
-		return jsonedit.Undo{}, err
+		return jsontext.Undo{}, err
 	}
-	return a.files().Undo(f, bare, jsonedit.Blank(bare))
+	return a.files().Undo(f, bare, jsontext.Blank(bare))
 }
 
 // stateOf gives the tables of [hooks.state].
@@ -162,7 +162,7 @@ func stateOf(text []byte) (map[string]any, error) {
 
 func decodeTOML(text []byte) (map[string]any, error) {
 	all := map[string]any{}
-	if _, err := toml.Decode(strings.TrimPrefix(string(text), jsonedit.BOM), &all); err != nil {
+	if _, err := toml.Decode(strings.TrimPrefix(string(text), jsontext.BOM), &all); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadConfig, err)
 	}
 	return all, nil
@@ -312,7 +312,7 @@ func dropHash(text []byte, key string) []byte {
 		return text
 	}
 	rest, last := false, t.body
-	var hash jsonedit.Span
+	var hash jsontext.Span
 	for at := t.body; at < t.end; {
 		end := at + bytes.IndexByte(text[at:t.end], '\n') + 1
 		if end == at {
@@ -320,7 +320,7 @@ func dropHash(text []byte, key string) []byte {
 		}
 		line := strings.TrimSpace(string(text[at:end]))
 		if word, _, _ := strings.Cut(line, "="); strings.TrimSpace(word) == hashKey {
-			hash, last = jsonedit.Span{Start: at, End: end}, end
+			hash, last = jsontext.Span{Start: at, End: end}, end
 		} else if line != "" && !strings.HasPrefix(line, "#") {
 			rest = true
 		}
@@ -330,13 +330,13 @@ func dropHash(text []byte, key string) []byte {
 	case rest && hash.End == 0:
 		return text
 	case rest:
-		return jsonedit.Splice(text, hash, "")
+		return jsontext.Splice(text, hash, "")
 	}
 	start := t.start
 	if before := bytes.TrimSuffix(bytes.TrimSuffix(text[:start], []byte("\n")), []byte("\r")); start > 0 && (len(before) == 0 || before[len(before)-1] == '\n') {
 		start = len(before)
 	}
-	return jsonedit.Splice(text, jsonedit.Span{Start: start, End: last}, "")
+	return jsontext.Splice(text, jsontext.Span{Start: start, End: last}, "")
 }
 
 // addGrant puts a hash into its table, or the table at the end.
@@ -347,7 +347,7 @@ func addGrant(text []byte, g grant) []byte {
 	}
 	line := hashKey + " = " + quoted(g.hash) + eol
 	if t, ok := findTable(text, g.key); ok {
-		return jsonedit.Splice(text, jsonedit.Span{Start: t.body, End: t.body}, line)
+		return jsontext.Splice(text, jsontext.Span{Start: t.body, End: t.body}, line)
 	}
 	out := bytes.Clone(text)
 	if len(out) > 0 && out[len(out)-1] != '\n' {

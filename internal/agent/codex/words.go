@@ -6,10 +6,10 @@ import (
 	"strings"
 
 	"belay/checkpoint"
-	"belay/internal/foreign"
-	"belay/internal/jsonl"
+	"belay/internal/agent/kit/payload"
 	"belay/internal/lazyre"
 	"belay/internal/redact"
+	"belay/internal/transcript/lines"
 )
 
 // Bounds of single fields. Nothing longer is real; over the bound a name is shortened and a path or id dropped.
@@ -20,7 +20,7 @@ const (
 )
 
 // words makes text fit to keep: without blocks of belay's own, control characters and secrets, and cut to most bytes.
-func words(s string, most int) string { return redact.Cut(jsonl.Clean(foreign.WithoutOwn(s)), most) }
+func words(s string, most int) string { return redact.Cut(lines.Clean(payload.WithoutOwn(s)), most) }
 
 // said is a text of the conversation, in the one form in which hooks and transcript give it.
 func said(s string) string {
@@ -43,7 +43,7 @@ func toolInput(name string, args []byte) string {
 		Command string `json:"command"`
 		Input   string `json:"input"`
 	}
-	if name == "apply_patch" && jsonl.Decode(args, &one) == nil {
+	if name == "apply_patch" && lines.Decode(args, &one) == nil {
 		if one.Command == "" {
 			one.Command = one.Input
 		}
@@ -84,7 +84,7 @@ func toolOutput(raw json.RawMessage) string {
 		return words(s, checkpoint.CutTool)
 	}
 	var list []item
-	if raw[0] == '[' && jsonl.Decode(raw, &list) == nil && len(list) > 0 {
+	if raw[0] == '[' && lines.Decode(raw, &list) == nil && len(list) > 0 {
 		var parts []string
 		for _, it := range list {
 			switch {
@@ -104,5 +104,5 @@ func workspaceOf(cwd string) string {
 	if len(cwd) > maxPath || strings.IndexByte(cwd, 0) >= 0 {
 		return ""
 	}
-	return strings.ToValidUTF8(foreign.RealPath(cwd), "\uFFFD")
+	return strings.ToValidUTF8(payload.RealPath(cwd), "\uFFFD")
 }

@@ -21,8 +21,8 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/flathooks"
-	"belay/internal/records"
+	"belay/internal/agent/kit/settings"
+	"belay/internal/transcript/records"
 	"belay/internal/vfs"
 )
 
@@ -32,7 +32,7 @@ const name = "copilot"
 // Agent is Copilot CLI as the rest of belay sees it. The zero value is not ready: use New.
 type Agent struct {
 	home  string // ~/.copilot; empty when there is no home folder
-	hooks flathooks.File
+	hooks settings.File
 }
 
 var (
@@ -43,8 +43,8 @@ var (
 
 // New gives Copilot CLI as the environment of this process describes it.
 func New() *Agent {
-	home, state := flathooks.Place(".copilot")
-	a := &Agent{home: home, hooks: flathooks.File{
+	home, state := settings.Place(".copilot")
+	a := &Agent{home: home, hooks: settings.File{
 		Agent: name, Home: home, Path: filepath.Join(home, "hooks", "belay.json"), State: state, FS: vfs.OS{},
 		Key: "bash",
 		Handler: func(line string) any {

@@ -14,8 +14,8 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/foreign"
-	"belay/internal/jsonl"
+	"belay/internal/agent/kit/payload"
+	"belay/internal/transcript/lines"
 )
 
 const (
@@ -151,7 +151,7 @@ func TestDecode(t *testing.T) {
 			t.Errorf("%s %s: %q, ask %v; want %q", c.event, c.payload, got, in.Ask, c.want)
 		}
 	}
-	for payload, want := range map[string]error{"": foreign.ErrNoObject, "null": foreign.ErrNoObject, `{"cwd":"/x"}`: ErrNoSession} {
+	for payload, want := range map[string]error{"": payload.ErrNoObject, "null": payload.ErrNoObject, `{"cwd":"/x"}`: ErrNoSession} {
 		if _, err := New().Decode(agent.Hook{Event: "agentStop", Payload: []byte(payload)}); !errors.Is(err, want) {
 			t.Errorf("%q: %v, want %v", payload, err, want)
 		}
@@ -243,7 +243,7 @@ func FuzzLine(f *testing.F) {
 		}
 		var k known
 		form(session).ID(data)
-		list, _ := form(session).Line(&k, jsonl.Line{Data: data})
+		list, _ := form(session).Line(&k, lines.Line{Data: data})
 		for _, e := range list {
 			if len(e.Text) > checkpoint.CutText || len(e.Input) > checkpoint.CutTool || len(e.Output) > checkpoint.CutTool || len(e.ID) > 300 {
 				t.Errorf("an entry over its bounds: %+v", e)

@@ -5,15 +5,15 @@ import (
 	"encoding/json"
 
 	"belay/internal/agent"
-	"belay/internal/examine"
-	"belay/internal/jsonl"
+	"belay/internal/transcript/lines"
+	"belay/internal/transcript/repair"
 )
 
 var _ agent.Examiner = (*Agent)(nil)
 
 // Examine looks into a session's events.jsonl.
-func (*Agent) Examine(ctx context.Context, src agent.Source, seen func(int64)) (*examine.Examined, error) {
-	return examine.Lines(ctx, src.Path, events{}, seen)
+func (*Agent) Examine(ctx context.Context, src agent.Source, seen func(int64)) (*repair.Examined, error) {
+	return repair.Lines(ctx, src.Path, events{}, seen)
 }
 
 // events is what events.jsonl is like: records that follow one another by their ids. The program itself was not run: what
@@ -25,42 +25,42 @@ func (events) Keys() []string    { return []string{"data"} }
 func (events) ParentKey() string { return "parentId" }
 func (events) Chained() bool     { return true }
 
-func (events) Fact(data []byte) (examine.Fact, bool) {
+func (events) Fact(data []byte) (repair.Fact, bool) {
 	var rec struct {
 		record
 		Parent string `json:"parentId"`
 	}
-	if len(data) == 0 || data[0] != '{' || jsonl.Decode(data, &rec) != nil {
-		return examine.Fact{}, false
+	if len(data) == 0 || data[0] != '{' || lines.Decode(data, &rec) != nil {
+		return repair.Fact{}, false
 	}
-	f := examine.Fact{Key: rec.ID, Node: rec.ID, Parent: rec.Parent, Header: rec.Type == "session.start"}
+	f := repair.Fact{Key: rec.ID, Node: rec.ID, Parent: rec.Parent, Header: rec.Type == "session.start"}
 	switch rec.Type {
 	case "user.message":
 		f.Talk = true
 	case "assistant.message":
 		f.Talk = true
 		for _, t := range rec.Data.Requests {
-			f.Calls = append(f.Calls, examine.Call{ID: t.Call, Name: t.Name})
+			f.Calls = append(f.Calls, repair.Call{ID: t.Call, Name: t.Name})
 		}
 	case "tool.execution_start":
-		f.Calls = []examine.Call{{ID: rec.Data.Call, Name: rec.Data.Tool}}
+		f.Calls = []repair.Call{{ID: rec.Data.Call, Name: rec.Data.Tool}}
 	case "tool.execution_complete":
-		f.Results = []examine.Result{{Call: rec.Data.Call}}
+		f.Results = []repair.Result{{Call: rec.Data.Call}}
 	}
 	return f, true
 }
 
-func (events) Header(string, []byte, [][]byte) ([]byte, error) { return nil, examine.ErrNoHeader }
+func (events) Header(string, []byte, [][]byte) ([]byte, error) { return nil, repair.ErrNoHeader }
 
 // Close writes the end of a call.
-func (events) Close(from []byte, c examine.Call, parent string) ([]byte, string) {
-	id := examine.Name("result " + c.ID)
-	data := examine.NewObject(nil).Set("toolCallId", c.ID).Set("success", false).Set("error", map[string]string{"message": examine.Interrupted}).Bytes()
-	return examine.NewObject(from).Set("type", "tool.execution_complete").Set("data", json.RawMessage(data)).Set("id", id).Keep("timestamp").Set("parentId", parent).Bytes(), id
+func (events) Close(from []byte, c repair.Call, parent string) ([]byte, string) {
+	id := repair.Name("result " + c.ID)
+	data := repair.NewObject(nil).Set("toolCallId", c.ID).Set("success", false).Set("error", map[string]string{"message": repair.Interrupted}).Bytes()
+	return repair.NewObject(from).Set("type", "tool.execution_complete").Set("data", json.RawMessage(data)).Set("id", id).Keep("timestamp").Set("parentId", parent).Bytes(), id
 }
 
 // Recall is left out: whether the program wants it is not known.
-func (events) Recall([]byte, examine.Result, string, string) []byte { return nil }
+func (events) Recall([]byte, repair.Result, string, string) []byte { return nil }
 
 // Minds is empty, as said.
-func (events) Minds(examine.Action) string { return "" }
+func (events) Minds(repair.Action) string { return "" }

@@ -7,9 +7,9 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/document"
-	"belay/internal/flathooks"
-	"belay/internal/foreign"
+	"belay/internal/agent/kit/payload"
+	"belay/internal/agent/kit/settings"
+	"belay/internal/transcript/wholefile"
 )
 
 // ErrNoSession is returned for an event that belay knows, in a payload that names no session.
@@ -19,7 +19,7 @@ var ErrNoSession = errors.New("payload names no session")
 // know means nothing; a known one without a session is ErrNoSession; a payload that is no JSON object is an error, unless it
 // was cut and something of it stands whole.
 func (a *Agent) Decode(h agent.Hook) (agent.Incoming, error) {
-	p, err := foreign.ParsePayload(h.Payload, h.Cut)
+	p, err := payload.ParsePayload(h.Payload, h.Cut)
 	if err != nil {
 		return agent.Incoming{}, fmt.Errorf("decode %s %s payload: %w", name, h.Event, err)
 	}
@@ -31,7 +31,7 @@ func (a *Agent) Decode(h agent.Hook) (agent.Incoming, error) {
 	if session == "" {
 		return agent.Incoming{}, fmt.Errorf("decode %s %s payload: %w", name, h.Event, ErrNoSession)
 	}
-	e.Workspace = foreign.RealPath(p.Path("cwd"))
+	e.Workspace = payload.RealPath(p.Path("cwd"))
 	e.Key = checkpoint.NewKey(name, "", session, e.Workspace)
 	if e.Transcript = p.Path("transcriptPath"); e.Transcript == "" && a.home != "" && checkpoint.IsUUID(session) {
 		e.Transcript = filepath.Join(a.sessions(), session, eventsFile)
@@ -44,10 +44,10 @@ func (a *Agent) Decode(h agent.Hook) (agent.Incoming, error) {
 }
 
 // ident is a field that names something.
-func ident(p foreign.Payload, key string) string { return document.Ident(p.Text(key)) }
+func ident(p payload.Payload, key string) string { return wholefile.Ident(p.Text(key)) }
 
 // meaning is the pure part of Decode: what one event says. False means that belay does not know the event.
-func meaning(event string, p foreign.Payload) (e checkpoint.Event, known bool) {
+func meaning(event string, p payload.Payload) (e checkpoint.Event, known bool) {
 	switch event {
 	case "sessionStart":
 		e.Kind, e.Source = checkpoint.EventStart, ident(p, "source") // new, resume, startup
@@ -56,7 +56,7 @@ func meaning(event string, p foreign.Payload) (e checkpoint.Event, known bool) {
 		}
 	case "userPromptSubmitted":
 		e.Kind = checkpoint.EventPrompt
-		e.Text, _ = document.Words(p.Text("prompt"))
+		e.Text, _ = wholefile.Words(p.Text("prompt"))
 	case "agentStop":
 		e.Kind, e.Reason = checkpoint.EventStop, ident(p, "stopReason")
 	case "preCompact":
@@ -74,5 +74,5 @@ func (a *Agent) Reply(event, text string) []byte {
 	if text == "" || event != "sessionStart" {
 		return nil
 	}
-	return flathooks.Document("additionalContext", text)
+	return settings.Document("additionalContext", text)
 }

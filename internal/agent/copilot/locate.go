@@ -8,9 +8,9 @@ import (
 	"slices"
 
 	"belay/internal/agent"
-	"belay/internal/document"
-	"belay/internal/foreign"
-	"belay/internal/jsonl"
+	"belay/internal/agent/kit/payload"
+	"belay/internal/transcript/lines"
+	"belay/internal/transcript/wholefile"
 )
 
 const (
@@ -28,7 +28,7 @@ func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error
 		q.Most = locateMost
 	}
 	files := a.files()
-	want := foreign.RealPath(q.Workspace)
+	want := payload.RealPath(q.Workspace)
 	var found []agent.Found
 	for _, f := range files[:min(len(files), locateFiles)] {
 		if err := ctx.Err(); err != nil {
@@ -70,13 +70,13 @@ func (a *Agent) files() []agent.Found {
 
 // headOf reads whose a file is; empty when it does not say.
 func headOf(path string) (session, workspace string) {
-	file := jsonl.Open(path)
+	file := lines.Open(path)
 	defer file.Close() // read only
 	// What cannot be read says nothing of itself.
-	_, _ = file.Read(jsonl.Pos{}, jsonl.Options{Max: locateHead, Final: true}, func(l jsonl.Line) bool {
+	_, _ = file.Read(lines.Pos{}, lines.Options{Max: locateHead, Final: true}, func(l lines.Line) bool {
 		var rec record
-		if jsonl.Decode(l.Data, &rec) == nil && rec.Type == "session.start" {
-			session, workspace = document.Ident(rec.Data.Session), foreign.RealPath(rec.Data.Context.Path("cwd"))
+		if lines.Decode(l.Data, &rec) == nil && rec.Type == "session.start" {
+			session, workspace = wholefile.Ident(rec.Data.Session), payload.RealPath(rec.Data.Context.Path("cwd"))
 		}
 		return false
 	})

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"belay/checkpoint"
-	"belay/internal/document"
-	"belay/internal/foreign"
-	"belay/internal/jsonl"
-	"belay/internal/records"
+	"belay/internal/agent/kit/payload"
+	"belay/internal/transcript/lines"
+	"belay/internal/transcript/records"
+	"belay/internal/transcript/wholefile"
 )
 
 // known is what is remembered from one record to the next.
@@ -33,7 +33,7 @@ type record struct {
 // data holds what belay reads of every kind of record; the record's Type says which fields count.
 type data struct {
 	Session string          `json:"sessionId"`
-	Context foreign.Payload `json:"context"` // cwd
+	Context payload.Payload `json:"context"` // cwd
 
 	Message     string `json:"messageId"`
 	Content     string `json:"content"`
@@ -65,15 +65,15 @@ func form(asked string) records.Form[known] {
 		Key: "type",
 		ID: func(line []byte) string {
 			var rec struct{ ID string }
-			_ = jsonl.Decode(line, &rec) // a line that is no record has no id
+			_ = lines.Decode(line, &rec) // a line that is no record has no id
 			return rec.ID
 		},
-		Line: func(k *known, l jsonl.Line) ([]checkpoint.Entry, error) {
+		Line: func(k *known, l lines.Line) ([]checkpoint.Entry, error) {
 			var rec record
 			if l.Data[0] != '{' {
 				return nil, errNoObject
 			}
-			if err := jsonl.Decode(l.Data, &rec); err != nil {
+			if err := lines.Decode(l.Data, &rec); err != nil {
 				return nil, err
 			}
 			if rec.Ephemeral {
@@ -82,7 +82,7 @@ func form(asked string) records.Form[known] {
 			list := k.entries(rec, asked)
 			for i := range list {
 				list[i].At, list[i].Session = rec.at(), k.Session
-				list[i].Child = document.Ident(rec.Data.Within)
+				list[i].Child = wholefile.Ident(rec.Data.Within)
 			}
 			return list, nil
 		},
@@ -100,19 +100,19 @@ func (r record) at() time.Time {
 
 // entries gives what a record comes to.
 func (k *known) entries(rec record, asked string) []checkpoint.Entry {
-	id, d := document.Ident(rec.ID), rec.Data
+	id, d := wholefile.Ident(rec.ID), rec.Data
 	one := func(e checkpoint.Entry) []checkpoint.Entry { return []checkpoint.Entry{e} }
 	switch rec.Type {
 	case "session.start", "session.resume":
-		if own := document.Ident(d.Session); own != "" && own != asked {
+		if own := wholefile.Ident(d.Session); own != "" && own != asked {
 			k.Session = own
 		}
-		if work := foreign.RealPath(d.Context.Path("cwd")); work != "" {
+		if work := payload.RealPath(d.Context.Path("cwd")); work != "" {
 			return one(checkpoint.Entry{ID: id, Kind: checkpoint.EntryMeta, Workspace: work})
 		}
 	case "user.message":
-		list := document.Said(id, "", time.Time{}, d.Content)
-		_, markers := document.Words(d.Transformed)
+		list := wholefile.Said(id, "", time.Time{}, d.Content)
+		_, markers := wholefile.Words(d.Transformed)
 		for _, m := range markers {
 			list = append(list, checkpoint.Entry{ID: m, Kind: checkpoint.EntryOwn})
 		}
@@ -134,7 +134,7 @@ func (k *known) entries(rec record, asked string) []checkpoint.Entry {
 		return one(checkpoint.Entry{ID: id, Kind: checkpoint.EntryInterrupt})
 	case "session.compaction_complete":
 		if d.Success == nil || *d.Success {
-			text, _ := document.Words(d.Summary)
+			text, _ := wholefile.Words(d.Summary)
 			return one(checkpoint.Entry{ID: id, Kind: checkpoint.EntryCompaction, Text: text})
 		}
 	}
@@ -147,7 +147,7 @@ func (k *known) answer(id string, d data) []checkpoint.Entry {
 		k.Asked = len(d.Requests) > 0
 	}
 	var list []checkpoint.Entry
-	text, _ := document.Words(d.Content)
+	text, _ := wholefile.Words(d.Content)
 	if text != "" {
 		list = append(list, checkpoint.Entry{ID: id, Kind: checkpoint.EntryAssistant, Text: text})
 	}
@@ -159,17 +159,17 @@ func (k *known) answer(id string, d data) []checkpoint.Entry {
 
 // call is the same entry whichever of its two records tells it.
 func call(id, tool string, args json.RawMessage) []checkpoint.Entry {
-	if id = document.Ident(id); id == "" {
+	if id = wholefile.Ident(id); id == "" {
 		return nil
 	}
-	return []checkpoint.Entry{{ID: "call:" + id, Kind: checkpoint.EntryCall, Call: id, Name: document.Ident(tool), Input: document.ToolText(args)}}
+	return []checkpoint.Entry{{ID: "call:" + id, Kind: checkpoint.EntryCall, Call: id, Name: wholefile.Ident(tool), Input: wholefile.ToolText(args)}}
 }
 
 func (d data) result() checkpoint.Entry {
-	id := document.Ident(d.Call)
-	e := checkpoint.Entry{ID: "result:" + id, Kind: checkpoint.EntryResult, Call: id, Output: document.ToolText(d.Result.Content)}
+	id := wholefile.Ident(d.Call)
+	e := checkpoint.Entry{ID: "result:" + id, Kind: checkpoint.EntryResult, Call: id, Output: wholefile.ToolText(d.Result.Content)}
 	if e.Failed = d.Success != nil && !*d.Success; e.Failed && e.Output == "" {
-		e.Output = document.ToolWords(d.Error.Message)
+		e.Output = wholefile.ToolWords(d.Error.Message)
 	}
 	return e
 }

@@ -25,8 +25,8 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/flathooks"
-	"belay/internal/records"
+	"belay/internal/agent/kit/settings"
+	"belay/internal/transcript/records"
 	"belay/internal/vfs"
 )
 
@@ -36,7 +36,7 @@ const name = "cursor"
 // Agent is Cursor as the rest of belay sees it. The zero value is not ready: use New.
 type Agent struct {
 	home  string // ~/.cursor; empty when there is no home folder
-	hooks flathooks.File
+	hooks settings.File
 }
 
 var (
@@ -47,8 +47,8 @@ var (
 
 // New gives Cursor as the environment of this process describes it.
 func New() *Agent {
-	home, state := flathooks.Place(".cursor")
-	a := &Agent{home: home, hooks: flathooks.File{
+	home, state := settings.Place(".cursor")
+	a := &Agent{home: home, hooks: settings.File{
 		Agent: name, Home: home, Path: filepath.Join(home, "hooks.json"), State: state, FS: vfs.OS{},
 		Key: "command",
 		Handler: func(line string) any {

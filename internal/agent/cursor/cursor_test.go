@@ -13,8 +13,8 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/foreign"
-	"belay/internal/jsonl"
+	"belay/internal/agent/kit/payload"
+	"belay/internal/transcript/lines"
 )
 
 const (
@@ -175,7 +175,7 @@ func TestDecode(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.payload, got, c.want)
 		}
 	}
-	for payload, want := range map[string]error{"": foreign.ErrNoObject, "[]": foreign.ErrNoObject, `{"a":`: foreign.ErrNoObject, `{"hook_event_name":"stop"}`: ErrNoSession} {
+	for payload, want := range map[string]error{"": payload.ErrNoObject, "[]": payload.ErrNoObject, `{"a":`: payload.ErrNoObject, `{"hook_event_name":"stop"}`: ErrNoSession} {
 		if _, err := New().Decode(agent.Hook{Event: "stop", Payload: []byte(payload)}); !errors.Is(err, want) {
 			t.Errorf("%q: %v, want %v", payload, err, want)
 		}
@@ -279,7 +279,7 @@ func FuzzLine(f *testing.F) {
 		}
 		var p pending
 		for range 2 { // the second closes what the first left open
-			list, _ := line(&p, jsonl.Line{Data: data})
+			list, _ := line(&p, lines.Line{Data: data})
 			for _, e := range list {
 				if len(e.Text) > checkpoint.CutText || len(e.Input) > checkpoint.CutTool || len(e.ID) > 300 {
 					t.Errorf("an entry over its bounds: %+v", e)

@@ -9,9 +9,9 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/document"
-	"belay/internal/flathooks"
-	"belay/internal/foreign"
+	"belay/internal/agent/kit/payload"
+	"belay/internal/agent/kit/settings"
+	"belay/internal/transcript/wholefile"
 )
 
 // ErrNoSession is returned for an event that belay knows, in a payload that names no session.
@@ -20,7 +20,7 @@ var ErrNoSession = errors.New("payload names no session")
 // Decode maps one hook call to events. An event that belay does not know means nothing; a known one without a session is
 // ErrNoSession; a payload that is no JSON object is an error, unless it was cut and something of it stands whole.
 func (a *Agent) Decode(h agent.Hook) (agent.Incoming, error) {
-	p, err := foreign.ParsePayload(h.Payload, h.Cut)
+	p, err := payload.ParsePayload(h.Payload, h.Cut)
 	if err != nil {
 		return agent.Incoming{}, fmt.Errorf("decode %s %s payload: %w", name, h.Event, err)
 	}
@@ -35,7 +35,7 @@ func (a *Agent) Decode(h agent.Hook) (agent.Incoming, error) {
 	}
 	var roots []json.RawMessage
 	if json.Unmarshal(p["workspace_roots"], &roots) == nil && len(roots) > 0 { // the hook's own folder is Cursor's, not the session's
-		e.Workspace = foreign.RealPath(foreign.Payload{"root": roots[0]}.Path("root"))
+		e.Workspace = payload.RealPath(payload.Payload{"root": roots[0]}.Path("root"))
 	}
 	e.Key = checkpoint.NewKey(name, "", session, e.Workspace)
 	e.Turn, e.Model = ident(p, "generation_id"), ident(p, "model") // a generation is what answers one prompt
@@ -48,22 +48,22 @@ func (a *Agent) Decode(h agent.Hook) (agent.Incoming, error) {
 }
 
 // ident is a field that names something.
-func ident(p foreign.Payload, key string) string { return document.Ident(p.Text(key)) }
+func ident(p payload.Payload, key string) string { return wholefile.Ident(p.Text(key)) }
 
 // meaning is the pure part of Decode: what one event says. False means that belay does not know the event.
-func meaning(event string, p foreign.Payload) (e checkpoint.Event, known bool) {
+func meaning(event string, p payload.Payload) (e checkpoint.Event, known bool) {
 	switch event {
 	case "sessionStart":
 		e.Kind = checkpoint.EventStart
 	case "beforeSubmitPrompt":
 		e.Kind = checkpoint.EventPrompt
-		e.Text, _ = document.Words(asked(p.Text("prompt")))
+		e.Text, _ = wholefile.Words(asked(p.Text("prompt")))
 	case "preToolUse":
 		e.Kind = checkpoint.EventToolStart
 	case "postToolUse":
-		e.Kind, e.Output = checkpoint.EventToolEnd, document.ToolText(p["tool_output"])
+		e.Kind, e.Output = checkpoint.EventToolEnd, wholefile.ToolText(p["tool_output"])
 	case "postToolUseFailure":
-		e.Kind, e.Output, e.Failed = checkpoint.EventToolEnd, document.ToolText(p["error_message"]), true
+		e.Kind, e.Output, e.Failed = checkpoint.EventToolEnd, wholefile.ToolText(p["error_message"]), true
 	case "preCompact":
 		e.Kind, e.Reason = checkpoint.EventCompacting, ident(p, "trigger")
 	case "stop":
@@ -74,8 +74,8 @@ func meaning(event string, p foreign.Payload) (e checkpoint.Event, known bool) {
 		return e, false
 	}
 	if e.Kind == checkpoint.EventToolStart || e.Kind == checkpoint.EventToolEnd {
-		e.Call = document.Ident(strings.Join(strings.Fields(p.Text("tool_use_id")), "+")) // some are two ids on two lines
-		e.Name, e.Input = ident(p, "tool_name"), document.ToolText(p["tool_input"])
+		e.Call = wholefile.Ident(strings.Join(strings.Fields(p.Text("tool_use_id")), "+")) // some are two ids on two lines
+		e.Name, e.Input = ident(p, "tool_name"), wholefile.ToolText(p["tool_input"])
 		e.Alike = alike(p.Text("tool_name"), p["tool_input"])
 	}
 	return e, true
@@ -89,5 +89,5 @@ func (a *Agent) Reply(event, text string) []byte {
 	if text == "" || event != "sessionStart" {
 		return nil
 	}
-	return flathooks.Document("additional_context", text)
+	return settings.Document("additional_context", text)
 }

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"belay/checkpoint"
-	"belay/internal/document"
-	"belay/internal/jsonedit"
-	"belay/internal/jsonl"
-	"belay/internal/records"
+	"belay/internal/jsontext"
+	"belay/internal/transcript/lines"
+	"belay/internal/transcript/records"
+	"belay/internal/transcript/wholefile"
 )
 
 // form is what the lines of an agent transcript mean.
@@ -57,7 +57,7 @@ func (c *content) UnmarshalJSON(b []byte) error {
 		return err
 	case '[':
 		var list []block
-		err := jsonl.Decode(b, &list)
+		err := lines.Decode(b, &list)
 		*c = list
 		return err
 	}
@@ -76,18 +76,18 @@ func (c content) text() string {
 }
 
 // line takes one line of the file. A record of another kind means nothing.
-func line(p *pending, l jsonl.Line) ([]checkpoint.Entry, error) {
+func line(p *pending, l lines.Line) ([]checkpoint.Entry, error) {
 	var rec record
 	if l.Data[0] != '{' {
 		return nil, errNoObject
 	}
-	if err := jsonl.Decode(l.Data, &rec); err != nil {
+	if err := lines.Decode(l.Data, &rec); err != nil {
 		return nil, err
 	}
 	id := "l" + strconv.FormatInt(l.Off, 36) + "." + strconv.FormatUint(checkpoint.Hash(string(l.Data)), 36)
 	switch rec.Role {
 	case "user":
-		return append(p.end(true), document.Said(id, "", time.Time{}, asked(rec.Message.Content.text()))...), nil
+		return append(p.end(true), wholefile.Said(id, "", time.Time{}, asked(rec.Message.Content.text()))...), nil
 	case "assistant":
 		return append(p.end(false), p.answer(id, rec.Message.Content)...), nil
 	}
@@ -110,7 +110,7 @@ func callID(record string, i int) string { return record + "." + strconv.Itoa(i+
 
 // answer gives the model's words and the calls that it asked for.
 func (p *pending) answer(id string, c content) []checkpoint.Entry {
-	text, markers := document.Words(c.text())
+	text, markers := wholefile.Words(c.text())
 	var list []checkpoint.Entry
 	for _, m := range markers {
 		list = append(list, checkpoint.Entry{ID: m, Kind: checkpoint.EntryOwn})
@@ -125,7 +125,7 @@ func (p *pending) answer(id string, c content) []checkpoint.Entry {
 		}
 		call := callID(id, p.Calls)
 		p.Calls++
-		list = append(list, checkpoint.Entry{ID: call, Kind: checkpoint.EntryCall, Call: call, Name: document.Ident(b.Name), Input: document.ToolText(b.Input),
+		list = append(list, checkpoint.Entry{ID: call, Kind: checkpoint.EntryCall, Call: call, Name: wholefile.Ident(b.Name), Input: wholefile.ToolText(b.Input),
 			Alike: alike(b.Name, b.Input)})
 	}
 	return list
@@ -145,12 +145,12 @@ func asked(s string) string {
 
 // Recognise knows a transcript by its first record, which has a role and a message and nothing else.
 func (*Agent) Recognise(head []byte) bool {
-	head = bytes.TrimLeft(bytes.TrimPrefix(head, []byte(jsonedit.BOM)), " \t\r\n\x00")
+	head = bytes.TrimLeft(bytes.TrimPrefix(head, []byte(jsontext.BOM)), " \t\r\n\x00")
 	first, _, _ := bytes.Cut(head, []byte("\n"))
 	if len(first) == 0 || first[0] != '{' {
 		return false
 	}
-	members, _ := jsonedit.Members(first, 0)
+	members, _ := jsontext.Members(first, 0)
 	if len(members) != 2 || members[0].Key != "role" || members[1].Key != "message" {
 		return false
 	}

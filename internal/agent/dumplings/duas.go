@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"belay/checkpoint"
-	"belay/internal/document"
+	"belay/internal/transcript/wholefile"
 )
 
 // A .duas file:
@@ -40,7 +40,7 @@ type meta struct {
 
 // set takes one value of a section.
 func (m *meta) set(section, key, value string) {
-	value = document.Ident(value)
+	value = wholefile.Ident(value)
 	switch section + "." + key {
 	case "META.format_version":
 		m.format = value
@@ -127,9 +127,9 @@ func readHead(data []byte) meta {
 	return m
 }
 
-// walk reads a .duas file: document.Walk.
-func walk(session string) document.Walk {
-	return func(ctx context.Context, in io.Reader, give func(document.Item) error) (document.About, error) {
+// walk reads a .duas file: wholefile.Walk.
+func walk(session string) wholefile.Walk {
+	return func(ctx context.Context, in io.Reader, give func(wholefile.Item) error) (wholefile.About, error) {
 		m := meta{count: -1}
 		h := newHistory(give, func() string { return m.foreign(session) })
 		r := bufio.NewReaderSize(in, 64<<10)
@@ -152,7 +152,7 @@ func walk(session string) document.Walk {
 				lines++
 			case len(bytes.TrimSpace(line)) > 0 && line[0] != '#':
 				if lines++; !whole && !json.Valid(line) {
-					return h.about, document.ErrBroken // the last line is being written
+					return h.about, wholefile.ErrBroken // the last line is being written
 				}
 				if err := h.line(line); err != nil {
 					return h.about, err
@@ -164,7 +164,7 @@ func walk(session string) document.Walk {
 		}
 		h.about.Head = m.head(session)
 		if section != "HISTORY" || lines < m.count {
-			return h.about, document.ErrBroken
+			return h.about, wholefile.ErrBroken
 		}
 		return h.about, nil
 	}
@@ -174,7 +174,7 @@ func walk(session string) document.Walk {
 func readLine(r *bufio.Reader) (line []byte, over, whole bool, err error) {
 	for {
 		part, err := r.ReadSlice('\n')
-		if len(line)+len(part) > document.MaxItem {
+		if len(line)+len(part) > wholefile.MaxItem {
 			line, over = nil, true
 		} else if !over {
 			line = append(line, part...)

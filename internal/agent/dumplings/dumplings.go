@@ -23,7 +23,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/document"
+	"belay/internal/transcript/wholefile"
 )
 
 // name is the agent's word on the command line, in keys and in folder names.
@@ -71,7 +71,7 @@ func (a *Agent) Open(src agent.Source) checkpoint.Transcript {
 	if isDatabase(src.Path) {
 		return openTable(src)
 	}
-	return document.Open(src.Path, walk(src.Session))
+	return wholefile.Open(src.Path, walk(src.Session))
 }
 
 func isDatabase(path string) bool {

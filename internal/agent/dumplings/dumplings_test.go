@@ -17,7 +17,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/document"
+	"belay/internal/transcript/wholefile"
 )
 
 func read(t testing.TB, src agent.Source, from checkpoint.Cursor, opt checkpoint.ReadOptions) checkpoint.Batch {
@@ -267,7 +267,7 @@ func FuzzDuas(f *testing.F) {
 	f.Add([]byte(duas(2, hello, yes)))
 	f.Add([]byte("[META]\nformat_version=1\n[HISTORY]\n{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"x\",\"function\":{\"arguments\":1}}]}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		_, err := walk("s")(context.Background(), bytes.NewReader(data), func(it document.Item) error {
+		_, err := walk("s")(context.Background(), bytes.NewReader(data), func(it wholefile.Item) error {
 			for _, e := range it.Entries() {
 				if len(e.Text) > checkpoint.CutText || len(e.Input) > checkpoint.CutTool || len(e.Output) > checkpoint.CutTool || len(e.ID) > 300 {
 					t.Errorf("an entry over its bounds: %+v", e)
@@ -275,7 +275,7 @@ func FuzzDuas(f *testing.F) {
 			}
 			return nil
 		})
-		if err != nil && !errors.Is(err, document.ErrBroken) && !errors.Is(err, ErrVersion) {
+		if err != nil && !errors.Is(err, wholefile.ErrBroken) && !errors.Is(err, ErrVersion) {
 			t.Errorf("%q: %v", data, err)
 		}
 		New().Recognise(data)

@@ -6,20 +6,20 @@ import (
 	"time"
 
 	"belay/checkpoint"
-	"belay/internal/document"
-	"belay/internal/jsonl"
+	"belay/internal/transcript/lines"
+	"belay/internal/transcript/wholefile"
 )
 
 // history turns the messages of a conversation, in the form of either API, into items.
 type history struct {
-	give    func(document.Item) error
+	give    func(wholefile.Item) error
 	session func() string
-	names   *document.Names
-	about   document.About
+	names   *wholefile.Names
+	about   wholefile.About
 }
 
-func newHistory(give func(document.Item) error, session func() string) *history {
-	return &history{give: give, session: session, names: document.NewNames()}
+func newHistory(give func(wholefile.Item) error, session func() string) *history {
+	return &history{give: give, session: session, names: wholefile.NewNames()}
 }
 
 // message is one line.
@@ -52,14 +52,14 @@ type block struct {
 // line takes one line of the conversation. A bad one costs that line only.
 func (h *history) line(line []byte) error {
 	var m message
-	if len(line) == 0 || line[0] != '{' || jsonl.Decode(line, &m) != nil {
+	if len(line) == 0 || line[0] != '{' || lines.Decode(line, &m) != nil {
 		h.about.Losses.BadLines++
 		return nil
 	}
-	h.about.Losses.Replaced += jsonl.Broken(line)
+	h.about.Losses.Replaced += lines.Broken(line)
 	id := h.names.Of(m.Role, string(line))
 	text, blocks := content(m.Content)
-	it := document.Item{ID: id, Hash: checkpoint.Hash(string(line)), Size: len(line), Prompt: m.Role == "user" && strings.TrimSpace(text) != ""}
+	it := wholefile.Item{ID: id, Hash: checkpoint.Hash(string(line)), Size: len(line), Prompt: m.Role == "user" && strings.TrimSpace(text) != ""}
 	it.Entries = func() []checkpoint.Entry {
 		list := entries(m, id, text, blocks)
 		for i := range list {
@@ -82,7 +82,7 @@ func content(raw json.RawMessage) (text string, blocks []block) {
 		}
 		return s, nil
 	}
-	if jsonl.Decode(raw, &blocks) != nil {
+	if lines.Decode(raw, &blocks) != nil {
 		return "", nil
 	}
 	var words []string
@@ -98,15 +98,15 @@ func content(raw json.RawMessage) (text string, blocks []block) {
 func entries(m message, id, text string, blocks []block) (list []checkpoint.Entry) {
 	switch m.Role {
 	case "user":
-		list = document.Said(id, "", time.Time{}, text)
+		list = wholefile.Said(id, "", time.Time{}, text)
 		for _, b := range blocks {
 			if b.Type == "tool_result" {
 				words, _ := content(b.Content)
-				list = append(list, checkpoint.Entry{ID: "end:" + document.Ident(b.Call), Kind: checkpoint.EntryResult, Call: document.Ident(b.Call), Output: document.ToolWords(words), Failed: b.Failed})
+				list = append(list, checkpoint.Entry{ID: "end:" + wholefile.Ident(b.Call), Kind: checkpoint.EntryResult, Call: wholefile.Ident(b.Call), Output: wholefile.ToolWords(words), Failed: b.Failed})
 			}
 		}
 	case "assistant":
-		if said, _ := document.Words(text); said != "" {
+		if said, _ := wholefile.Words(text); said != "" {
 			list = append(list, checkpoint.Entry{ID: id, Kind: checkpoint.EntryAssistant, Text: said})
 		}
 		calls := calls(m, blocks)
@@ -115,7 +115,7 @@ func entries(m message, id, text string, blocks []block) (list []checkpoint.Entr
 		}
 	case "tool":
 		words, _ := content(m.Content)
-		list = append(list, checkpoint.Entry{ID: "end:" + document.Ident(m.Call), Kind: checkpoint.EntryResult, Call: document.Ident(m.Call), Name: document.Ident(m.Name), Output: document.ToolWords(words)})
+		list = append(list, checkpoint.Entry{ID: "end:" + wholefile.Ident(m.Call), Kind: checkpoint.EntryResult, Call: wholefile.Ident(m.Call), Name: wholefile.Ident(m.Name), Output: wholefile.ToolWords(words)})
 	}
 	return list
 }
@@ -124,12 +124,12 @@ func entries(m message, id, text string, blocks []block) (list []checkpoint.Entr
 func calls(m message, blocks []block) (list []checkpoint.Entry) {
 	for _, c := range m.Calls {
 		if c.ID != "" {
-			list = append(list, checkpoint.Entry{ID: "call:" + document.Ident(c.ID), Kind: checkpoint.EntryCall, Call: document.Ident(c.ID), Name: document.Ident(c.Function.Name), Input: document.ToolText(c.Function.Arguments)})
+			list = append(list, checkpoint.Entry{ID: "call:" + wholefile.Ident(c.ID), Kind: checkpoint.EntryCall, Call: wholefile.Ident(c.ID), Name: wholefile.Ident(c.Function.Name), Input: wholefile.ToolText(c.Function.Arguments)})
 		}
 	}
 	for _, b := range blocks {
 		if b.Type == "tool_use" && b.ID != "" {
-			list = append(list, checkpoint.Entry{ID: "call:" + document.Ident(b.ID), Kind: checkpoint.EntryCall, Call: document.Ident(b.ID), Name: document.Ident(b.Name), Input: document.ToolText(b.Input)})
+			list = append(list, checkpoint.Entry{ID: "call:" + wholefile.Ident(b.ID), Kind: checkpoint.EntryCall, Call: wholefile.Ident(b.ID), Name: wholefile.Ident(b.Name), Input: wholefile.ToolText(b.Input)})
 		}
 	}
 	return list

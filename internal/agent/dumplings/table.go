@@ -13,10 +13,10 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/document"
-	"belay/internal/jsonl"
 	"belay/internal/lazyre"
-	"belay/internal/sqlitero"
+	"belay/internal/transcript/lines"
+	"belay/internal/transcript/sqlite"
+	"belay/internal/transcript/wholefile"
 )
 
 // maxHistory is the largest history of a row that is read: it is in memory as a whole, and is read under a lock.
@@ -28,11 +28,11 @@ var tableForm = lazyre.New(`(?i)CREATE TABLE (?:IF NOT EXISTS )?["` + "`" + `\[]
 // table reads the conversation of one row.
 type table struct {
 	src agent.Source
-	db  *sqlitero.DB
+	db  *sqlite.DB
 }
 
 func openTable(src agent.Source) checkpoint.Transcript {
-	return &table{src: src, db: sqlitero.Open(src.Path)}
+	return &table{src: src, db: sqlite.Open(src.Path)}
 }
 
 // Close lets the database go.
@@ -51,19 +51,19 @@ func (t *table) Read(ctx context.Context, from checkpoint.Cursor, opt checkpoint
 		return none, err
 	}
 	var r row
-	err := t.db.View(ctx, func(tx *sqlitero.Tx) (err error) {
+	err := t.db.View(ctx, func(tx *sqlite.Tx) (err error) {
 		r, err = t.row(ctx, tx)
 		return err
 	})
 	switch {
-	case errors.Is(err, sql.ErrNoRows), errors.Is(err, sqlitero.ErrBusy):
+	case errors.Is(err, sql.ErrNoRows), errors.Is(err, sqlite.ErrBusy):
 		return none, nil // not saved yet, or being saved: the next change tells
 	case err != nil:
 		return none, fmt.Errorf("read session %q: %w", t.src.Session, err)
 	case r.large:
-		return document.TooLarge(from), nil
+		return wholefile.TooLarge(from), nil
 	}
-	b, err := document.Take(ctx, strings.NewReader(r.history), t.walk(r), from, opt)
+	b, err := wholefile.Take(ctx, strings.NewReader(r.history), t.walk(r), from, opt)
 	if err != nil {
 		return none, fmt.Errorf("read session %q: %w", t.src.Session, err)
 	}
@@ -77,7 +77,7 @@ func (t *table) unnamed() bool {
 }
 
 // row reads the session's row; when nobody said which, the one that was saved last.
-func (t *table) row(ctx context.Context, tx *sqlitero.Tx) (r row, err error) {
+func (t *table) row(ctx context.Context, tx *sqlite.Tx) (r row, err error) {
 	const what = `select key, coalesce(meta, ''), coalesce(config, ''), coalesce(length(cast(history as blob)), 0) from sessions `
 	var size int64
 	err = tx.QueryRowContext(ctx, what+`where key = ?`, t.src.Session).Scan(&r.key, &r.meta, &r.config, &size)
@@ -94,8 +94,8 @@ func (t *table) row(ctx context.Context, tx *sqlitero.Tx) (r row, err error) {
 	return r, err
 }
 
-// walk reads the row's history: document.Walk. It is whole, as its writer's transaction was.
-func (t *table) walk(r row) document.Walk {
+// walk reads the row's history: wholefile.Walk. It is whole, as its writer's transaction was.
+func (t *table) walk(r row) wholefile.Walk {
 	var m meta
 	var fields struct {
 		Format json.RawMessage `json:"format_version"`
@@ -104,16 +104,16 @@ func (t *table) walk(r row) document.Walk {
 		Model  string          `json:"model_name"`
 	}
 	for _, text := range []string{r.meta, r.config} {
-		_ = jsonl.Decode([]byte(text), &fields) // what says nothing leaves the fields empty
+		_ = lines.Decode([]byte(text), &fields) // what says nothing leaves the fields empty
 	}
-	m.uuid, m.name, m.model = document.Ident(fields.UUID), document.Ident(fields.Name), document.Ident(fields.Model)
+	m.uuid, m.name, m.model = wholefile.Ident(fields.UUID), wholefile.Ident(fields.Name), wholefile.Ident(fields.Model)
 	m.format = strings.Trim(string(fields.Format), `"`)
-	return func(ctx context.Context, in io.Reader, give func(document.Item) error) (document.About, error) {
+	return func(ctx context.Context, in io.Reader, give func(wholefile.Item) error) (wholefile.About, error) {
 		foreign := func() string {
 			if r.key == t.src.Session {
 				return ""
 			}
-			return document.Ident(r.key)
+			return wholefile.Ident(r.key)
 		}
 		h := newHistory(give, foreign)
 		if m.format != "" && m.format != formatVersion {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"belay/checkpoint"
-	"belay/internal/jsonl"
+	"belay/internal/transcript/lines"
 )
 
 // Hooks name no id for a tool call, and the file holds a call only when it has ended. What both know is the model's message
@@ -189,7 +189,7 @@ func newestAnswer(path string, at time.Time) message {
 	if isDocument(path) {
 		return newestInDocument(path, later)
 	}
-	file := jsonl.Open(path)
+	file := lines.Open(path)
 	defer file.Close() // read only
 	size, err := file.Size()
 	if err != nil {
@@ -197,12 +197,12 @@ func newestAnswer(path string, at time.Time) message {
 	}
 	var found message
 	// What cannot be read has no answer: the caller does without.
-	_ = file.Backward(size, tailBytes, func(line jsonl.Line) bool {
+	_ = file.Backward(size, tailBytes, func(line lines.Line) bool {
 		if bytes.HasPrefix(line.Data, []byte(`{"$set"`)) {
 			return true
 		}
 		var m message
-		if jsonl.Decode(line.Data, &m) != nil || !m.talks() || later(m) {
+		if lines.Decode(line.Data, &m) != nil || !m.talks() || later(m) {
 			return true
 		}
 		if m.Type == typeGemini {

@@ -12,8 +12,8 @@ import (
 	"strings"
 
 	"belay/internal/agent"
-	"belay/internal/foreign"
-	"belay/internal/jsonedit"
+	"belay/internal/agent/kit/payload"
+	"belay/internal/jsontext"
 	"belay/internal/vfs"
 )
 
@@ -53,7 +53,7 @@ func (a *Agent) program() string {
 	for _, dir := range filepath.SplitList(a.path) {
 		file := filepath.Join(dir, "gemini")
 		if info, err := os.Stat(file); filepath.IsAbs(dir) && err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-			return foreign.RealPath(file)
+			return payload.RealPath(file)
 		}
 	}
 	return ""
@@ -65,7 +65,7 @@ func (a *Agent) Check(p agent.Paths) []string {
 	if info, err := os.Stat(p.Hook); err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
 		found = append(found, fmt.Sprintf("%s is no program that can be started", p.Hook))
 	}
-	text, err := vfs.ReadFile(a.fsys, a.managed, jsonedit.MaxFile)
+	text, err := vfs.ReadFile(a.fsys, a.managed, jsontext.MaxFile)
 	if err == nil {
 		found = append(found, turnedOff(a.managed, text)...)
 	} else if !errors.Is(err, fs.ErrNotExist) {
@@ -110,7 +110,7 @@ func turnedOff(path string, text []byte) (found []string) {
 }
 
 // checkEvent compares an event's hooks with what belay would write.
-func checkEvent(e hookEvent, list []jsonedit.Handler, p agent.Paths) []string {
+func checkEvent(e hookEvent, list []jsontext.Handler, p agent.Paths) []string {
 	switch len(list) {
 	case 0:
 		return []string{e.name + ": hook is missing"}

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"belay/checkpoint"
-	"belay/internal/foreign"
-	"belay/internal/jsonl"
+	"belay/internal/agent/kit/payload"
+	"belay/internal/transcript/lines"
 )
 
 // Bounds of what a reader remembers of a conversation.
@@ -21,14 +21,14 @@ type history struct {
 	order []string
 	told  map[string]uint64 // message to the hash of its words
 	asker map[string]string // message that holds another one's calls to that other one
-	calls *jsonl.Seen       // calls that were told, with their state
-	said  *jsonl.Seen       // hashes of all words that were told
+	calls *lines.Seen       // calls that were told, with their state
+	said  *lines.Seen       // hashes of all words that were told
 	// whole is set when nothing before the place is missing in it. A rewrite of the conversation means something only then.
 	whole bool
 }
 
 func newHistory(whole bool) *history {
-	return &history{told: map[string]uint64{}, asker: map[string]string{}, calls: jsonl.NewSeen(seenCalls), said: jsonl.NewSeen(seenCalls), whole: whole}
+	return &history{told: map[string]uint64{}, asker: map[string]string{}, calls: lines.NewSeen(seenCalls), said: lines.NewSeen(seenCalls), whole: whole}
 }
 
 // add puts a message at the end, unless it is there.
@@ -87,17 +87,17 @@ func (c *collector) emit(e checkpoint.Entry) {
 }
 
 // line takes one line of the file. Missing is called when a record means something only for one who knows all before it.
-func (c *collector) line(line jsonl.Line, missing func() error) error {
+func (c *collector) line(line lines.Line, missing func() error) error {
 	c.decoded += len(line.Data)
 	var rec record
-	if line.Data[0] == '{' && jsonl.Decode(line.Data, &rec) == nil {
+	if line.Data[0] == '{' && lines.Decode(line.Data, &rec) == nil {
 		return c.record(rec, line.Data, missing)
 	}
-	found, lost := jsonl.Rescue(line.Data, "id", "$set", "$rewindTo", "projectHash")
+	found, lost := lines.Rescue(line.Data, "id", "$set", "$rewindTo", "projectHash")
 	any := false
 	for _, data := range found {
 		var rec record
-		if jsonl.Decode(data, &rec) != nil || rec.RewindTo == "" && rec.Set == nil && rec.ProjectHash == "" && !rec.talks() {
+		if lines.Decode(data, &rec) != nil || rec.RewindTo == "" && rec.Set == nil && rec.ProjectHash == "" && !rec.talks() {
 			continue // a piece of a record: a call, for example, has an id too
 		}
 		any = true
@@ -108,9 +108,9 @@ func (c *collector) line(line jsonl.Line, missing func() error) error {
 	}
 	switch {
 	case !any:
-		jsonl.CountBad(&c.losses, line, "no record")
+		lines.CountBad(&c.losses, line, "no record")
 	case lost:
-		jsonl.CountBad(&c.losses, line, "a stub beside a record")
+		lines.CountBad(&c.losses, line, "a stub beside a record")
 	}
 	return nil
 }
@@ -141,7 +141,7 @@ func (c *collector) record(rec record, data []byte, missing func() error) error 
 		c.batch(list)
 	}
 	if len(c.entries) > first {
-		c.losses.Replaced += jsonl.Broken(data)
+		c.losses.Replaced += lines.Broken(data)
 	}
 	return nil
 }
@@ -249,7 +249,7 @@ func (c *collector) user(raw string, base checkpoint.Entry) {
 		c.cur.Copying = true
 		return
 	}
-	for _, marker := range foreign.Markers(raw) {
+	for _, marker := range payload.Markers(raw) {
 		c.emit(checkpoint.Entry{ID: marker, Kind: checkpoint.EntryOwn, At: base.At})
 	}
 	base.Kind = checkpoint.EntryUser

@@ -14,7 +14,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/jsonl"
+	"belay/internal/transcript/lines"
 )
 
 // Up to 0.38 a session was one JSON document, written anew as a whole with each message. Where something stands in it means
@@ -200,7 +200,7 @@ func eachMessage(path string, fn func(m message, off int64) error) (docEnd, erro
 	defer file.Close() // read only
 	info, err := file.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("open %s: %w", path, jsonl.ErrNotRegular)
+		err = fmt.Errorf("open %s: %w", path, lines.ErrNotRegular)
 	}
 	if err != nil {
 		return end, err
@@ -248,7 +248,7 @@ func walkDocument(dec *json.Decoder, h *header, fn func(m message, off int64) er
 				return true, nil
 			}
 			var m message
-			if jsonl.Decode(raw, &m) != nil {
+			if lines.Decode(raw, &m) != nil {
 				continue
 			}
 			if err := fn(m, dec.InputOffset()); err != nil {

@@ -8,18 +8,18 @@ import (
 	"strings"
 
 	"belay/internal/agent"
-	"belay/internal/examine"
-	"belay/internal/jsonl"
+	"belay/internal/transcript/lines"
+	"belay/internal/transcript/repair"
 )
 
 var _ agent.Examiner = (*Agent)(nil)
 
 // Examine looks into a transcript of either form.
-func (*Agent) Examine(ctx context.Context, src agent.Source, seen func(int64)) (*examine.Examined, error) {
+func (*Agent) Examine(ctx context.Context, src agent.Source, seen func(int64)) (*repair.Examined, error) {
 	if isDocument(src.Path) {
 		return examineDocument(ctx, src.Path)
 	}
-	return examine.Lines(ctx, src.Path, form{}, seen)
+	return repair.Lines(ctx, src.Path, form{}, seen)
 }
 
 // form is what a file of lines is like: a header, then messages, of which one may come again, richer, under its id.
@@ -30,12 +30,12 @@ func (form) Keys() []string    { return []string{"type", "$set", "$rewindTo", "p
 func (form) ParentKey() string { return "" }
 func (form) Chained() bool     { return false }
 
-func (form) Fact(data []byte) (examine.Fact, bool) {
+func (form) Fact(data []byte) (repair.Fact, bool) {
 	var rec record
-	if len(data) == 0 || data[0] != '{' || jsonl.Decode(data, &rec) != nil {
-		return examine.Fact{}, false
+	if len(data) == 0 || data[0] != '{' || lines.Decode(data, &rec) != nil {
+		return repair.Fact{}, false
 	}
-	f := examine.Fact{Header: rec.ProjectHash != ""}
+	f := repair.Fact{Header: rec.ProjectHash != ""}
 	list := rec.Messages
 	if rec.Set != nil && rec.Set.Messages != nil {
 		list = *rec.Set.Messages
@@ -48,10 +48,10 @@ func (form) Fact(data []byte) (examine.Fact, bool) {
 		f.Compaction = f.Compaction || m.Type == typeUser && isSummary(m.text())
 		for _, t := range m.ToolCalls {
 			if rec.ID != "" { // a list repeats what was said, and may tell how it ended
-				f.Calls = append(f.Calls, examine.Call{ID: t.ID, Name: t.Name})
+				f.Calls = append(f.Calls, repair.Call{ID: t.ID, Name: t.Name})
 			}
 			if over, _ := t.ended(); over {
-				f.Results = append(f.Results, examine.Result{Call: t.ID, Name: t.Name})
+				f.Results = append(f.Results, repair.Result{Call: t.ID, Name: t.Name})
 			}
 		}
 	}
@@ -72,7 +72,7 @@ func talk(m message) bool {
 
 // Header makes the first record from the next one of its kind, from its stub, and from where the file lies.
 func (form) Header(path string, stub []byte, first [][]byte) ([]byte, error) {
-	old := examine.Salvage(stub)
+	old := repair.Salvage(stub)
 	id, hash, stamp := old["sessionId"], old["projectHash"], old["startTime"]
 	for _, data := range first {
 		var rec struct {
@@ -82,7 +82,7 @@ func (form) Header(path string, stub []byte, first [][]byte) ([]byte, error) {
 				SessionID string `json:"sessionId"`
 			} `json:"$set"`
 		}
-		if jsonl.Decode(data, &rec) != nil {
+		if lines.Decode(data, &rec) != nil {
 			continue
 		}
 		id, hash, stamp = either(id, rec.SessionID, rec.Set.SessionID), either(hash, rec.ProjectHash), either(stamp, rec.Timestamp)
@@ -91,7 +91,7 @@ func (form) Header(path string, stub []byte, first [][]byte) ([]byte, error) {
 		hash = hashOfPath(root)
 	}
 	if m := fileName().FindStringSubmatch(filepath.Base(path)); id == "" && m != nil && len(m[1]) == 8 {
-		id = m[1] + examine.Name(m[1])[8:] // the program finds a session by the part that the name keeps
+		id = m[1] + repair.Name(m[1])[8:] // the program finds a session by the part that the name keeps
 	}
 	switch {
 	case id == "":
@@ -99,7 +99,7 @@ func (form) Header(path string, stub []byte, first [][]byte) ([]byte, error) {
 	case hash == "":
 		return nil, errors.New("nothing tells whose project it is")
 	}
-	return examine.NewObject(nil).Set("sessionId", id).Set("projectHash", hash).Set("startTime", stamp).Set("lastUpdated", stamp).Set("kind", "main").Bytes(), nil
+	return repair.NewObject(nil).Set("sessionId", id).Set("projectHash", hash).Set("startTime", stamp).Set("lastUpdated", stamp).Set("kind", "main").Bytes(), nil
 }
 
 func either(list ...string) string {
@@ -112,39 +112,39 @@ func either(list ...string) string {
 }
 
 // Close writes the message again, as the program does when calls end: those that had not are cancelled.
-func (form) Close(from []byte, _ examine.Call, _ string) ([]byte, string) {
+func (form) Close(from []byte, _ repair.Call, _ string) ([]byte, string) {
 	var m struct {
 		ToolCalls []json.RawMessage `json:"toolCalls"`
 	}
-	if jsonl.Decode(from, &m) != nil {
+	if lines.Decode(from, &m) != nil {
 		return nil, ""
 	}
 	var calls []json.RawMessage
 	for _, raw := range m.ToolCalls {
 		var t toolCall
-		if jsonl.Decode(raw, &t) != nil {
+		if lines.Decode(raw, &t) != nil {
 			continue
 		}
 		if over, _ := t.ended(); over {
 			calls = append(calls, raw)
 			continue
 		}
-		part := map[string]any{"functionResponse": map[string]any{"id": t.ID, "name": t.Name, "response": map[string]string{"error": examine.Interrupted}}}
-		calls = append(calls, examine.NewObject(raw).Keep("id", "name", "args").Set("result", []any{part}).Set("status", "cancelled").
-			Keep("timestamp", "agentId", "displayName", "description").Set("resultDisplay", examine.Interrupted).Bytes())
+		part := map[string]any{"functionResponse": map[string]any{"id": t.ID, "name": t.Name, "response": map[string]string{"error": repair.Interrupted}}}
+		calls = append(calls, repair.NewObject(raw).Keep("id", "name", "args").Set("result", []any{part}).Set("status", "cancelled").
+			Keep("timestamp", "agentId", "displayName", "description").Set("resultDisplay", repair.Interrupted).Bytes())
 	}
-	return examine.NewObject(from).Keep("id", "timestamp", "type", "content", "displayContent", "thoughts", "tokens", "model").Set("toolCalls", calls).Bytes(), ""
+	return repair.NewObject(from).Keep("id", "timestamp", "type", "content", "displayContent", "thoughts", "tokens", "model").Set("toolCalls", calls).Bytes(), ""
 }
 
 // Recall is not needed: results stand beside their calls.
-func (form) Recall([]byte, examine.Result, string, string) []byte { return nil }
+func (form) Recall([]byte, repair.Result, string, string) []byte { return nil }
 
 // Minds says what Gemini CLI 0.61.0 was seen to do.
-func (form) Minds(a examine.Action) string {
+func (form) Minds(a repair.Action) string {
 	switch a {
-	case examine.MakeHeader, examine.TrimMark:
+	case repair.MakeHeader, repair.TrimMark:
 		return "it does not list the session: its first record is no header"
-	case examine.CutStub, examine.Split, examine.TrimBefore, examine.TrimAfter:
+	case repair.CutStub, repair.Split, repair.TrimBefore, repair.TrimAfter:
 		return "it cannot read this line: what is on it is lost to the model, when no later record says it again"
 	}
 	return ""

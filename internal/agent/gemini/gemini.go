@@ -24,7 +24,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/foreign"
+	"belay/internal/agent/kit/payload"
 	"belay/internal/vfs"
 )
 
@@ -87,7 +87,7 @@ func (a *Agent) Open(src agent.Source) checkpoint.Transcript { return openTransc
 
 // ResumeCommand is what a person types to go on with a session, in its folder.
 func (a *Agent) ResumeCommand(session string) string {
-	return "gemini --resume " + foreign.ShellWord(session)
+	return "gemini --resume " + payload.ShellWord(session)
 }
 
 // hookBudget is how long the program waits for a hook when its settings name no timeout.

@@ -11,7 +11,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/foreign"
+	"belay/internal/agent/kit/payload"
 )
 
 // Errors of Decode.
@@ -19,11 +19,11 @@ var (
 	// ErrNoSession is returned for an event that belay knows and whose payload names no session.
 	ErrNoSession = errors.New("payload names no session")
 	// ErrBadPayload is returned for a payload that is no JSON object.
-	ErrBadPayload = foreign.ErrNoObject
+	ErrBadPayload = payload.ErrNoObject
 )
 
 // label is a short word for people: a tool, a model, a reason.
-func label(p foreign.Payload, key string) string { return words(p.Text(key), maxName) }
+func label(p payload.Payload, key string) string { return words(p.Text(key), maxName) }
 
 // Decode maps one hook call to events. An event that belay does not know means nothing; a known one without a session
 // is ErrNoSession; a payload that is no JSON object is ErrBadPayload unless it was cut, when what stands whole counts.
@@ -31,7 +31,7 @@ func label(p foreign.Payload, key string) string { return words(p.Text(key), max
 // It looks at the end of the session's transcript, for what the payload does not say: which message of the model's asked
 // for a tool call, and which of the texts of a turn is its last.
 func (a *Agent) Decode(h agent.Hook) (agent.Incoming, error) {
-	p, err := foreign.ParsePayload(h.Payload, h.Cut)
+	p, err := payload.ParsePayload(h.Payload, h.Cut)
 	if err != nil {
 		return agent.Incoming{}, fmt.Errorf("decode %s %s payload: %w", name, h.Event, err)
 	}
@@ -50,7 +50,7 @@ func (a *Agent) Decode(h agent.Hook) (agent.Incoming, error) {
 	if cwd == "" && len(h.Cwd) <= maxPath {
 		cwd = h.Cwd // hooks run in the session's folder
 	}
-	cwd = foreign.RealPath(cwd)
+	cwd = payload.RealPath(cwd)
 	e := checkpoint.Event{
 		Transcript: p.Path("transcript_path"),
 		Workspace:  cwd,
@@ -61,7 +61,7 @@ func (a *Agent) Decode(h agent.Hook) (agent.Incoming, error) {
 }
 
 // known says whether an event means something.
-func known(event string, p foreign.Payload) bool {
+func known(event string, p payload.Payload) bool {
 	if event == "PreCompress" { // before each call of the model, whether or not anything is compressed
 		return p.Text("trigger") == "manual"
 	}
@@ -74,7 +74,7 @@ func known(event string, p foreign.Payload) bool {
 }
 
 // meaning fills in what an event says, and gives what must be told before it.
-func (a *Agent) meaning(event string, p foreign.Payload, h agent.Hook, e *checkpoint.Event) (before []checkpoint.Event, ask agent.Ask) {
+func (a *Agent) meaning(event string, p payload.Payload, h agent.Hook, e *checkpoint.Event) (before []checkpoint.Event, ask agent.Ask) {
 	session := e.Key.Account + "\x00" + e.Key.Session
 	switch event {
 	case "SessionStart":
@@ -116,7 +116,7 @@ func (a *Agent) meaning(event string, p foreign.Payload, h agent.Hook, e *checkp
 }
 
 // called fills in what all tool events have, and gives what the call's id is made of, beside the message that asked for it.
-func called(p foreign.Payload, h agent.Hook, e *checkpoint.Event) (base, at string) {
+func called(p payload.Payload, h agent.Hook, e *checkpoint.Event) (base, at string) {
 	e.Name, e.Input = label(p, "tool_name"), toolText(p["tool_input"])
 	if at = p.ID("timestamp"); at == "" {
 		at = strconv.FormatUint(checkpoint.Hash(string(h.Payload)), 16) // the same for a hook that comes twice
@@ -144,7 +144,7 @@ func response(tool string, raw json.RawMessage) (output string, failed bool) {
 
 // lastAnswer is the last text of a turn. The payload joins all texts of the turn, some of them doubled; the transcript has
 // them one by one, the last one too.
-func lastAnswer(p foreign.Payload, transcript string) string {
+func lastAnswer(p payload.Payload, transcript string) string {
 	said := p.Text("prompt_response")
 	if said == "[no response text]" {
 		said = ""
@@ -172,7 +172,7 @@ func (a *Agent) account(transcript string) string {
 		if home == a.plain {
 			return ""
 		}
-		if home = foreign.RealPath(home); a.plain != "" && home == foreign.RealPath(a.plain) {
+		if home = payload.RealPath(home); a.plain != "" && home == payload.RealPath(a.plain) {
 			return ""
 		}
 		return home

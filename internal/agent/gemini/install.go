@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"belay/internal/agent"
-	"belay/internal/foreign"
-	"belay/internal/jsonedit"
+	"belay/internal/agent/kit/payload"
+	"belay/internal/jsontext"
 	"belay/internal/lazyre"
 )
 
@@ -36,9 +36,9 @@ type handler struct {
 func wanted(p agent.Paths) map[string]any {
 	want := map[string]any{}
 	for _, e := range hookEvents() {
-		line := "exec " + foreign.ShellWord(p.Hook)
+		line := "exec " + payload.ShellWord(p.Hook)
 		if p.Socket != "" {
-			line += " --socket " + foreign.ShellWord(p.Socket)
+			line += " --socket " + payload.ShellWord(p.Socket)
 		}
 		line += " " + name + " " + e.name
 		want[e.name] = group{Matcher: e.matcher, Hooks: []handler{{"command", hookName, line, hookTimeout}}}
@@ -47,12 +47,12 @@ func wanted(p agent.Paths) map[string]any {
 }
 
 // hooks edits belay's hooks in a settings text.
-func hooks() jsonedit.Hooks {
+func hooks() jsontext.Hooks {
 	var events []string
 	for _, e := range hookEvents() {
 		events = append(events, e.name)
 	}
-	return jsonedit.Hooks{Events: events, Own: isOwn}
+	return jsontext.Hooks{Events: events, Own: isOwn}
 }
 
 // commandLine is a command as belay writes it: the program, plain or quoted, and at its end the agent and the event.
@@ -84,12 +84,12 @@ func started(raw []byte) (program, event string, ok bool) {
 
 func (a *Agent) settingsPath() string { return filepath.Join(a.home, "settings.json") }
 
-func (a *Agent) files() jsonedit.Files {
-	return jsonedit.Files{FS: a.fsys, Dir: filepath.Join(a.state, "install", name)}
+func (a *Agent) files() jsontext.Files {
+	return jsontext.Files{FS: a.fsys, Dir: filepath.Join(a.state, "install", name)}
 }
 
 // settings reads the user's settings, and gives them without anything of belay's as well.
-func (a *Agent) settings() (f jsonedit.File, bare []byte, err error) {
+func (a *Agent) settings() (f jsontext.File, bare []byte, err error) {
 	if a.home == "" || a.state == "" {
 		return f, nil, agent.ErrNoHome
 	}
@@ -139,7 +139,7 @@ func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
 	if err != nil {
 		return nil, fmt.Errorf("uninstall hooks from %s: %w", a.settingsPath(), err)
 	}
-	u, err := a.files().Undo(f, bare, jsonedit.Empty(bare))
+	u, err := a.files().Undo(f, bare, jsontext.Empty(bare))
 	if err == nil && !dryRun {
 		err = a.files().Do(u)
 	}

@@ -9,15 +9,15 @@ import (
 	"testing"
 
 	"belay/internal/agent"
-	"belay/internal/foreign"
-	"belay/internal/jsonedit"
+	"belay/internal/agent/kit/payload"
+	"belay/internal/jsontext"
 	"belay/internal/vfs"
 )
 
 // world is an agent with a home and a belay of its own.
 func world(t *testing.T) (*Agent, agent.Paths) {
 	t.Helper()
-	dir := foreign.RealPath(t.TempDir())
+	dir := payload.RealPath(t.TempDir())
 	hook := filepath.Join(dir, "bin", "belay-hook")
 	put(t, hook, "#!/bin/sh\n")
 	if err := os.Chmod(hook, 0o700); err != nil {
@@ -94,11 +94,11 @@ func TestInstallAndBack(t *testing.T) {
 func checkInstalled(t *testing.T, name, before, after string) {
 	t.Helper()
 	var got, want map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(strings.TrimPrefix(string(hide([]byte(after)).text), jsonedit.BOM)), &got); err != nil {
+	if err := json.Unmarshal([]byte(strings.TrimPrefix(string(hide([]byte(after)).text), jsontext.BOM)), &got); err != nil {
 		t.Fatalf("%s: after install it is no JSON with comments: %v\n%s", name, err, after)
 	}
 	// A text without JSON has no keys to keep.
-	_ = json.Unmarshal([]byte(strings.TrimPrefix(string(hide([]byte(before)).text), jsonedit.BOM)), &want)
+	_ = json.Unmarshal([]byte(strings.TrimPrefix(string(hide([]byte(before)).text), jsontext.BOM)), &want)
 	for key, v := range want {
 		if key != "hooks" && string(got[key]) != string(v) {
 			t.Errorf("%s: %s: got %s, want %s", name, key, got[key], v)
@@ -140,7 +140,7 @@ func TestUninstallAfterChanges(t *testing.T) {
 			t.Errorf("%s: got %s, want change", name, got)
 		}
 		left, err := os.ReadFile(path)
-		if err != nil || strings.Contains(string(left), "belay-hook") || !strings.Contains(string(left), "\"added\": 1") || !json.Valid([]byte(strings.TrimPrefix(string(hide(left).text), jsonedit.BOM))) {
+		if err != nil || strings.Contains(string(left), "belay-hook") || !strings.Contains(string(left), "\"added\": 1") || !json.Valid([]byte(strings.TrimPrefix(string(hide(left).text), jsontext.BOM))) {
 			t.Errorf("%s: got %s, %v, want the user's change and no hook", name, left, err)
 		}
 		for _, c := range comments(changed) {
@@ -222,11 +222,11 @@ func TestInstallRefuses(t *testing.T) {
 		mode       os.FileMode
 		want       error
 	}{
-		{"no JSON", `{"theme":`, "", 0o600, jsonedit.ErrNoObject},
-		{"a list", `[]`, "", 0o600, jsonedit.ErrNoObject},
-		{"a comment without an end", `{} /* x`, "", 0o600, jsonedit.ErrNoObject},
-		{"hooks of another form", `{"hooks":[]}`, "", 0o600, jsonedit.ErrForeignForm},
-		{"write-protected", `{}`, "", 0o400, jsonedit.ErrReadOnly},
+		{"no JSON", `{"theme":`, "", 0o600, jsontext.ErrNoObject},
+		{"a list", `[]`, "", 0o600, jsontext.ErrNoObject},
+		{"a comment without an end", `{} /* x`, "", 0o600, jsontext.ErrNoObject},
+		{"hooks of another form", `{"hooks":[]}`, "", 0o600, jsontext.ErrForeignForm},
+		{"write-protected", `{}`, "", 0o400, jsontext.ErrReadOnly},
 		{"a hook of another name", `{}`, "/bin/other", 0o600, agent.ErrBadHook},
 		{"a relative hook", `{}`, "belay-hook", 0o600, agent.ErrBadHook},
 	} {
@@ -295,7 +295,7 @@ func FuzzComments(f *testing.F) {
 				t.Errorf("%q: comment %q is gone: %q", text, c, next)
 			}
 		}
-		if out := hide(next).text; !json.Valid([]byte(strings.TrimPrefix(string(out), jsonedit.BOM))) {
+		if out := hide(next).text; !json.Valid([]byte(strings.TrimPrefix(string(out), jsontext.BOM))) {
 			t.Errorf("%q: came to no JSON: %q", text, next)
 		}
 	})

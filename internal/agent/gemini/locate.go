@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"belay/internal/agent"
-	"belay/internal/foreign"
-	"belay/internal/jsonl"
+	"belay/internal/agent/kit/payload"
 	"belay/internal/lazyre"
+	"belay/internal/transcript/lines"
 )
 
 const (
@@ -46,7 +46,7 @@ func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error
 	if err != nil {
 		return nil, err
 	}
-	want := foreign.RealPath(q.Workspace)
+	want := payload.RealPath(q.Workspace)
 	var found []agent.Found
 	seen := map[string]bool{}
 	for _, f := range files[:min(len(files), locateHeads)] {
@@ -133,12 +133,12 @@ func headerOf(path string) (h header, ok bool) {
 		end, _ := eachMessage(path, func(message, int64) error { return enough }) // it stands before the messages
 		return end.header, end.header.SessionID != ""
 	}
-	file := jsonl.Open(path)
+	file := lines.Open(path)
 	defer file.Close() // read only
 	// What cannot be read says nothing of itself.
-	_, _ = file.Read(jsonl.Pos{}, jsonl.Options{Max: locateHead, Final: true}, func(line jsonl.Line) bool {
+	_, _ = file.Read(lines.Pos{}, lines.Options{Max: locateHead, Final: true}, func(line lines.Line) bool {
 		var rec record
-		if jsonl.Decode(line.Data, &rec) == nil && rec.RewindTo == "" && rec.ID == "" && rec.Set == nil && rec.SessionID != "" {
+		if lines.Decode(line.Data, &rec) == nil && rec.RewindTo == "" && rec.ID == "" && rec.Set == nil && rec.SessionID != "" {
 			h = rec.header
 		}
 		return h.SessionID == ""
@@ -188,12 +188,12 @@ func empty(path string) bool {
 		})
 		return err == nil
 	}
-	file := jsonl.Open(path)
+	file := lines.Open(path)
 	defer file.Close() // read only
 	nothing := true
-	_, err = file.Read(jsonl.Pos{}, jsonl.Options{Final: true}, func(line jsonl.Line) bool {
+	_, err = file.Read(lines.Pos{}, lines.Options{Final: true}, func(line lines.Line) bool {
 		var rec record
-		if jsonl.Decode(line.Data, &rec) != nil {
+		if lines.Decode(line.Data, &rec) != nil {
 			return true
 		}
 		list := append(rec.Messages, rec.message)

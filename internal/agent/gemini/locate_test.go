@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"belay/internal/agent"
-	"belay/internal/foreign"
+	"belay/internal/agent/kit/payload"
 )
 
 const (
@@ -32,7 +32,7 @@ func place(t *testing.T, path, text string, minute int) {
 }
 
 func TestLocate(t *testing.T) {
-	home := foreign.RealPath(t.TempDir())
+	home := payload.RealPath(t.TempDir())
 	work, old := filepath.Join(home, "work"), filepath.Join(home, "old")
 	for _, dir := range []string{work, old} {
 		if err := os.Mkdir(dir, 0o700); err != nil {

@@ -9,8 +9,8 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/foreign"
-	"belay/internal/jsonl"
+	"belay/internal/agent/kit/payload"
+	"belay/internal/transcript/lines"
 	"belay/internal/vfs"
 )
 
@@ -23,7 +23,7 @@ const (
 
 // cursor is what a checkpoint.Cursor of this reader says.
 type cursor struct {
-	jsonl.Pos
+	lines.Pos
 	Model   uint32 `json:"m,omitempty"` // hash of the model that was told last
 	Copying bool   `json:"c,omitempty"` // a compaction is being written down
 	// Answer is the model's newest message, and Noted says that a notice of the program's follows it.
@@ -38,7 +38,7 @@ type cursor struct {
 func readCursor(c checkpoint.Cursor) cursor {
 	var cur cursor
 	if err := json.Unmarshal([]byte(c), &cur); err != nil || cur.Off < 0 {
-		return cursor{Pos: jsonl.Pos{Off: -1}}
+		return cursor{Pos: lines.Pos{Off: -1}}
 	}
 	return cur
 }
@@ -56,7 +56,7 @@ type reader struct {
 	src     agent.Source
 	foreign string // the session that the file says it is of, when that is not the one it was opened for
 	headed  bool   // foreign is known
-	file    *jsonl.File
+	file    *lines.File
 	told    map[string]told // sub-agents' files that were told of
 
 	next checkpoint.Cursor // where the last Read ended
@@ -72,7 +72,7 @@ type transcript struct {
 }
 
 func openTranscript(src agent.Source) checkpoint.Transcript {
-	return &transcript{src: src, lines: &reader{src: src, file: jsonl.Open(src.Path)}, doc: &document{src: src}}
+	return &transcript{src: src, lines: &reader{src: src, file: lines.Open(src.Path)}, doc: &document{src: src}}
 }
 
 // Close lets the file go.
@@ -122,7 +122,7 @@ func (r *reader) read(ctx context.Context, from checkpoint.Cursor, opt checkpoin
 	}
 	cur := readCursor(from)
 	if cur.Doc != nil {
-		cur = cursor{Pos: jsonl.Pos{Off: -1}} // of the older form of this session: a place that is nowhere
+		cur = cursor{Pos: lines.Pos{Off: -1}} // of the older form of this session: a place that is nowhere
 	}
 	if from != r.next || r.h == nil {
 		r.h = newHistory(cur.Off == 0)
@@ -163,7 +163,7 @@ func projectRoot(path string) string {
 		dir = filepath.Dir(dir)
 		data, err := vfs.ReadFile(vfs.OS{}, filepath.Join(dir, ".project_root"), maxPath)
 		if root := strings.TrimSpace(string(data)); err == nil && filepath.IsAbs(root) && strings.IndexByte(root, 0) < 0 {
-			return foreign.RealPath(strings.ToValidUTF8(root, "\uFFFD"))
+			return payload.RealPath(strings.ToValidUTF8(root, "\uFFFD"))
 		}
 	}
 	return ""
@@ -173,14 +173,14 @@ func projectRoot(path string) string {
 func (r *reader) forward(ctx context.Context, cur cursor, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
 	c := &collector{session: r.foreign, cur: cur, h: r.h}
 	var failed error
-	span, err := r.file.Read(cur.Pos, jsonl.Options{
+	span, err := r.file.Read(cur.Pos, lines.Options{
 		Final: opt.Final,
 		Max:   readRaw,
 		Changed: func() {
 			c.h, c.cur = newHistory(true), cursor{}
 			c.emit(checkpoint.Entry{Op: checkpoint.Reset})
 		},
-	}, func(line jsonl.Line) bool {
+	}, func(line lines.Line) bool {
 		failed = c.line(line, func() error { return r.replay(ctx, c, line.Off) })
 		return failed == nil && c.decoded < readDecoded && len(c.entries) < readEntries && ctx.Err() == nil
 	})
@@ -208,11 +208,11 @@ func (r *reader) replay(ctx context.Context, c *collector, off int64) error {
 	if off > replayBytes {
 		return nil
 	}
-	file := jsonl.Open(r.src.Path) // a look of its own: the other file is being read
+	file := lines.Open(r.src.Path) // a look of its own: the other file is being read
 	defer file.Close()             // read only
 	past := &collector{h: newHistory(true)}
-	for pos := (jsonl.Pos{}); pos.Off < off; {
-		span, err := file.Read(pos, jsonl.Options{Max: off - pos.Off}, func(line jsonl.Line) bool {
+	for pos := (lines.Pos{}); pos.Off < off; {
+		span, err := file.Read(pos, lines.Options{Max: off - pos.Off}, func(line lines.Line) bool {
 			if line.End > off || ctx.Err() != nil {
 				return false
 			}
@@ -280,7 +280,7 @@ func (r *reader) firstSight(ctx context.Context, opt checkpoint.ReadOptions) (ch
 
 // head reads to the first prompt.
 func (r *reader) head(c *collector) (end int64, err error) {
-	span, err := r.file.Read(jsonl.Pos{}, jsonl.Options{Max: firstHead}, func(line jsonl.Line) bool {
+	span, err := r.file.Read(lines.Pos{}, lines.Options{Max: firstHead}, func(line lines.Line) bool {
 		_ = c.line(line, nil) // its history is whole: nothing is missing
 		return !c.has(isPrompt)
 	})
@@ -293,7 +293,7 @@ func (r *reader) head(c *collector) (end int64, err error) {
 func (r *reader) newest(size int64) (start int64, err error) {
 	start = size
 	prompts, bytes, enough, answered := 0, 0, false, false
-	err = r.file.Backward(size, firstRaw, func(line jsonl.Line) bool {
+	err = r.file.Backward(size, firstRaw, func(line lines.Line) bool {
 		start = line.Off
 		bytes += min(len(line.Data), firstRecord)
 		c := collector{h: newHistory(true)}

@@ -15,7 +15,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/foreign"
+	"belay/internal/agent/kit/payload"
 )
 
 // TestGolden: what each transcript comes to, and that nothing of it changes by being read, by being found, or by hooks that
@@ -296,7 +296,7 @@ func TestWorkspace(t *testing.T) {
 	path := filepath.Join(dir, "tmp/proj/chats/session-2026-01-01T00-00-aaaaaaaa.jsonl")
 	put(t, path, head+said("m1", "user", "one")+"\n")
 	b := readAll(t, open(path), "", checkpoint.ReadOptions{})
-	if len(b.Entries) != 2 || b.Entries[0].Workspace != foreign.RealPath(dir) {
+	if len(b.Entries) != 2 || b.Entries[0].Workspace != payload.RealPath(dir) {
 		t.Errorf("got %+v, want the workspace first", b.Entries)
 	}
 }

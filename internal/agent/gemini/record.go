@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 
-	"belay/internal/jsonl"
+	"belay/internal/transcript/lines"
 )
 
 // record is what belay reads of one line. Which kind it is, its keys tell, in the order of the fields. Whatever has an
@@ -82,7 +82,7 @@ func parts(raw json.RawMessage) []part {
 		}
 	case '{':
 		var p part
-		if jsonl.Decode(raw, &p) == nil {
+		if lines.Decode(raw, &p) == nil {
 			return []part{p}
 		}
 	case '[':
@@ -128,7 +128,7 @@ func (t toolCall) output() string {
 				Error  json.RawMessage `json:"error"`
 			} `json:"response"`
 		}
-		if jsonl.Decode(p.FunctionResponse, &r) != nil || r.ID != t.ID && len(list) > 1 {
+		if lines.Decode(p.FunctionResponse, &r) != nil || r.ID != t.ID && len(list) > 1 {
 			continue
 		}
 		if s := toolText(r.Response.Output); s != "" {

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"belay/checkpoint"
-	"belay/internal/foreign"
-	"belay/internal/jsonl"
+	"belay/internal/agent/kit/payload"
 	"belay/internal/lazyre"
 	"belay/internal/redact"
+	"belay/internal/transcript/lines"
 )
 
 // Bounds of what the program names. Nothing longer is real.
@@ -69,11 +69,11 @@ func personal(raw string) (said string, aside bool) {
 }
 
 // words makes text fit to keep: without blocks of belay's own, control characters and secrets, and cut to most bytes.
-func words(s string, most int) string { return redact.Cut(jsonl.Clean(foreign.WithoutOwn(s)), most) }
+func words(s string, most int) string { return redact.Cut(lines.Clean(payload.WithoutOwn(s)), most) }
 
 // ident makes a name that the file gives safe to keep, and of a bounded length.
 func ident(s string) string {
-	s = jsonl.Clean(s)
+	s = lines.Clean(s)
 	if len(s) <= maxID {
 		return s
 	}

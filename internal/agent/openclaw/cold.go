@@ -18,7 +18,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"belay/internal/sqlitero"
+	"belay/internal/transcript/sqlite"
 )
 
 // Cold archives: OpenClaw moves the rows of a session that was idle for long (session.maintenance.coldStorage) into one zstd
@@ -43,7 +43,7 @@ type archive struct {
 }
 
 // archives are those of one session, or of all, newest first.
-func (r *rows) archives(tx *sqlitero.Tx, session string) ([]archive, error) {
+func (r *rows) archives(tx *sqlite.Tx, session string) ([]archive, error) {
 	columns, err := columnsOf(tx, coldTable)
 	if err != nil || !slices.Contains(columns, "archive_name") {
 		return nil, err

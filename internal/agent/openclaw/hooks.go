@@ -14,8 +14,8 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
+	"belay/internal/agent/kit/payload"
 	"belay/internal/agent/pi"
-	"belay/internal/foreign"
 	"belay/internal/lazyre"
 	"belay/internal/redact"
 )
@@ -28,8 +28,8 @@ var (
 	ErrBadPayload = errors.New("payload is no JSON object")
 )
 
-// payload is what the plugin sends: who it is about, and a few fields of the event, bounded and without what nobody needs.
-type payload struct {
+// hookPayload is what the plugin sends: who it is about, and a few fields of the event, bounded and without what nobody needs.
+type hookPayload struct {
 	Session   string `json:"session_id"`
 	SessKey   string `json:"session_key"`
 	AgentID   string `json:"agent_id"`
@@ -58,7 +58,7 @@ type payload struct {
 
 // Decode maps one payload of the plugin to events. An event that belay does not know means nothing.
 func (a *Agent) Decode(h agent.Hook) (agent.Incoming, error) {
-	var p payload
+	var p hookPayload
 	if h.Event == "wake" { // the plugin had belay-hook look for a daemon: this says that there is one
 		return agent.Incoming{}, nil
 	}
@@ -89,8 +89,8 @@ const (
 )
 
 // frame is what every event of one payload has in common.
-func (a *Agent) frame(p payload) checkpoint.Event {
-	workspace := foreign.RealPath(bounded(p.Workspace, maxPath))
+func (a *Agent) frame(p hookPayload) checkpoint.Event {
+	workspace := payload.RealPath(bounded(p.Workspace, maxPath))
 	e := checkpoint.Event{
 		Key:       checkpoint.NewKey(name, a.account(p), pi.Name(p.Session), workspace),
 		Turn:      bounded(p.Run, maxID),
@@ -156,10 +156,10 @@ func isFile(path string) bool {
 
 // account tells apart what may use the same session ids, and what must never be told to each other: state folders, agents
 // of one gateway, and the chats of one agent. The owner's own sessions with the agent "main" of the default state have none.
-func (a *Agent) account(p payload) string {
+func (a *Agent) account(p hookPayload) string {
 	var parts []string
-	if dir := filepath.Dir(filepath.Dir(filepath.Dir(filepath.Dir(p.Database)))); filepath.IsAbs(p.Database) && foreign.RealPath(dir) != a.plain {
-		parts = append(parts, foreign.RealPath(dir))
+	if dir := filepath.Dir(filepath.Dir(filepath.Dir(filepath.Dir(p.Database)))); filepath.IsAbs(p.Database) && payload.RealPath(dir) != a.plain {
+		parts = append(parts, payload.RealPath(dir))
 	}
 	if id := pi.Name(p.AgentID); id != "" && id != "main" {
 		parts = append(parts, id)
@@ -182,7 +182,7 @@ func chatOf(key string) string {
 }
 
 // meaning is the pure part of Decode: what one event says. A false means that belay does not know the event.
-func meaning(event string, p payload, e checkpoint.Event) (agent.Incoming, bool) {
+func meaning(event string, p hookPayload, e checkpoint.Event) (agent.Incoming, bool) {
 	ask := agent.AskNothing
 	aside := p.Trigger != "" && p.Trigger != "user"
 	switch event {
@@ -232,7 +232,7 @@ func meaning(event string, p payload, e checkpoint.Event) (agent.Incoming, bool)
 }
 
 // call fills what both tool events have.
-func call(p payload, e checkpoint.Event, kind checkpoint.EventKind) checkpoint.Event {
+func call(p hookPayload, e checkpoint.Event, kind checkpoint.EventKind) checkpoint.Event {
 	e.Kind, e.Call, e.Name, e.Turn = kind, pi.Name(p.Call), pi.Name(p.Tool), ""
 	if len(p.Params) > 0 && string(p.Params) != "null" {
 		e.Input = pi.ToolInput(p.Params)
@@ -241,7 +241,7 @@ func call(p payload, e checkpoint.Event, kind checkpoint.EventKind) checkpoint.E
 }
 
 // turnEnd is how a turn ended. The text of one that failed is an error's, and no words of the model.
-func turnEnd(p payload, e checkpoint.Event) checkpoint.Event {
+func turnEnd(p hookPayload, e checkpoint.Event) checkpoint.Event {
 	e.Kind = checkpoint.EventStop
 	failed := p.Success == false
 	switch {
@@ -259,7 +259,7 @@ func turnEnd(p payload, e checkpoint.Event) checkpoint.Event {
 
 // sessionEnd is a good-bye, or the beginning of a new part under the same id. A reset by hand was told by before_reset, and a
 // compaction ends only a session that goes on under another id.
-func sessionEnd(p payload, e checkpoint.Event) agent.Incoming {
+func sessionEnd(p hookPayload, e checkpoint.Event) agent.Incoming {
 	e.Kind, e.Reason, e.Turn = checkpoint.EventEnd, pi.Name(p.Reason), ""
 	same := p.Next == "" || p.Next == p.Session
 	switch p.Reason {

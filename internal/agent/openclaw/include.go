@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"belay/internal/jsonedit"
+	"belay/internal/jsontext"
 )
 
 // OpenClaw's settings may be cut into files: where an object has the key $include, the files that it names are merged in
@@ -34,7 +34,7 @@ func (p part) is(word string) bool { return p.text[p.value.start:p.value.end] ==
 
 // includes reads settings with what they include.
 type includes struct {
-	read func(path string) (jsonedit.File, error)
+	read func(path string) (jsontext.File, error)
 	now  map[string]string // texts that count in place of a file's own
 }
 
@@ -158,13 +158,13 @@ func (in includes) wiring(root part, folder string) (w wiring, err error) {
 
 // spot is a file of the settings and the keys that lead to the plugins in it.
 type spot struct {
-	jsonedit.File
+	jsontext.File
 	keys []string
 }
 
 // spots are the files in which belay's plugin may stand, the one where it goes now first: the main file, and before it the
 // file that has all of the plugins and nothing else.
-func (a *Agent) spots(s jsonedit.File) ([]spot, error) {
+func (a *Agent) spots(s jsontext.File) ([]spot, error) {
 	list := []spot{{s, []string{"plugins"}}}
 	root, err := parseSettings(blank(string(s.Text)))
 	if err != nil {
@@ -200,7 +200,7 @@ func (a *Agent) spots(s jsonedit.File) ([]spot, error) {
 }
 
 // wired says what the settings would say of belay's plugin if the text of one of their files were this.
-func (a *Agent) wired(s jsonedit.File, at spot, text string) (wiring, error) {
+func (a *Agent) wired(s jsontext.File, at spot, text string) (wiring, error) {
 	in := includes{read: a.settings().Read, now: map[string]string{}}
 	if !s.Exists || strings.TrimSpace(string(s.Text)) == "" {
 		in.now[s.Target] = "{}"

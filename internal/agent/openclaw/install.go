@@ -12,9 +12,9 @@ import (
 	"strings"
 
 	"belay/internal/agent"
-	"belay/internal/foreign"
-	"belay/internal/jsonedit"
-	"belay/internal/plugin"
+	"belay/internal/agent/kit/payload"
+	"belay/internal/agent/kit/plugin"
+	"belay/internal/jsontext"
 	"belay/internal/vfs"
 )
 
@@ -31,13 +31,13 @@ const folderName = "belay-plugin"
 func (a *Agent) pluginFolder() string { return filepath.Join(filepath.Dir(a.config), folderName) }
 
 // settings keeps the way back of the settings file.
-func (a *Agent) settings() jsonedit.Files {
-	return jsonedit.Files{FS: a.fsys, Dir: filepath.Join(a.state, "install", name)}
+func (a *Agent) settings() jsontext.Files {
+	return jsontext.Files{FS: a.fsys, Dir: filepath.Join(a.state, "install", name)}
 }
 
-func (a *Agent) readSettings() (jsonedit.File, error) {
+func (a *Agent) readSettings() (jsontext.File, error) {
 	if a.config == "" || a.state == "" {
-		return jsonedit.File{Path: a.config}, agent.ErrNoHome
+		return jsontext.File{Path: a.config}, agent.ErrNoHome
 	}
 	return a.settings().Read(a.config)
 }
@@ -46,7 +46,7 @@ func (a *Agent) readSettings() (jsonedit.File, error) {
 func (a *Agent) Present() (version string, ok bool) {
 	if program, err := exec.LookPath("openclaw"); err == nil {
 		ok = true
-		data, err := vfs.ReadFile(a.fsys, filepath.Join(filepath.Dir(foreign.RealPath(program)), "package.json"), 1<<20)
+		data, err := vfs.ReadFile(a.fsys, filepath.Join(filepath.Dir(payload.RealPath(program)), "package.json"), 1<<20)
 		var p struct{ Name, Version string }
 		if err == nil && json.Unmarshal(data, &p) == nil && p.Name == "openclaw" {
 			version = p.Version
@@ -122,7 +122,7 @@ func (a *Agent) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
 }
 
 // plan decides which file of the settings gets the plugin, and its text with it and without it.
-func (a *Agent) plan(s jsonedit.File) (at spot, next, bare string, err error) {
+func (a *Agent) plan(s jsontext.File) (at spot, next, bare string, err error) {
 	list, err := a.spots(s)
 	if at = list[0]; err != nil {
 		return at, "", "", err
@@ -150,7 +150,7 @@ func (a *Agent) plan(s jsonedit.File) (at spot, next, bare string, err error) {
 
 func (a *Agent) inPlace(want map[string][]byte) bool {
 	for n, data := range want {
-		got, err := vfs.ReadFile(a.fsys, filepath.Join(a.pluginFolder(), n), jsonedit.MaxFile)
+		got, err := vfs.ReadFile(a.fsys, filepath.Join(a.pluginFolder(), n), jsontext.MaxFile)
 		if err != nil || !bytes.Equal(got, data) {
 			return false
 		}
@@ -226,14 +226,14 @@ func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
 	if err != nil {
 		return nil, fmt.Errorf("uninstall plugin from %s: %w", s.Path, err)
 	}
-	var undos []jsonedit.Undo
+	var undos []jsontext.Undo
 	var changes []agent.Change
 	for _, at := range list {
 		bare := string(at.Text)
 		if strings.TrimSpace(bare) != "" {
 			bare, err = withoutPlugin(bare, a.pluginFolder(), at.keys)
 		}
-		var undo jsonedit.Undo
+		var undo jsontext.Undo
 		if err == nil {
 			undo, err = a.settings().Undo(at.File, []byte(bare), isEmpty(bare))
 		}

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"belay/internal/agent"
-	"belay/internal/jsonedit"
+	"belay/internal/jsontext"
 )
 
 const settings5 = "// mine\n{\n  // agents first\n  agents: { defaults: { workspace: '/w' } },\n  \"plugins\": {\n    enabled: true, /* on */\n    load: { paths: [\n      '/other', // theirs\n    ] },\n    entries: { other: { enabled: true, }, },\n  },\n}\n"
@@ -138,7 +138,7 @@ func TestInstallRefuses(t *testing.T) {
 	if err := os.Chmod(path, 0o400); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Install(p, false); !errors.Is(err, jsonedit.ErrReadOnly) {
+	if _, err := a.Install(p, false); !errors.Is(err, jsontext.ErrReadOnly) {
 		t.Errorf("write-protected: got %v, want ErrReadOnly", err)
 	}
 }
@@ -188,7 +188,7 @@ func wiredAlone(text string) (wiring, error) {
 	if err != nil {
 		return wiring{}, err
 	}
-	none := includes{read: func(string) (jsonedit.File, error) { return jsonedit.File{}, ErrInclude }}
+	none := includes{read: func(string) (jsontext.File, error) { return jsontext.File{}, ErrInclude }}
 	return none.wiring(part{text: text, value: root}, "/p")
 }
 

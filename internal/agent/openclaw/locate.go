@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"belay/internal/agent"
+	"belay/internal/agent/kit/payload"
 	"belay/internal/agent/pi"
-	"belay/internal/foreign"
-	"belay/internal/sqlitero"
+	"belay/internal/transcript/sqlite"
 )
 
 const (
@@ -69,7 +69,7 @@ func inDatabase(ctx context.Context, path string, q agent.Query) (found []agent.
 	r := openRows(path, "")
 	defer r.Close() // a private copy at the most
 	var cold []archive
-	err = r.db.View(ctx, func(tx *sqlitero.Tx) error {
+	err = r.db.View(ctx, func(tx *sqlite.Tx) error {
 		if found, err = r.headers(tx, q); err == nil {
 			cold, err = r.archives(tx, q.Session)
 		}
@@ -86,11 +86,11 @@ func inDatabase(ctx context.Context, path string, q agent.Query) (found []agent.
 // found is a session with its header, when that belongs to the workspace that is asked for.
 func (r *rows) found(session string, changed int64, header []byte, q agent.Query) (agent.Found, bool) {
 	_, workspace, _ := pi.Header(header)
-	ok := q.Workspace == "" || foreign.RealPath(workspace) == foreign.RealPath(q.Workspace)
+	ok := q.Workspace == "" || payload.RealPath(workspace) == payload.RealPath(q.Workspace)
 	return agent.Found{Source: agent.Source{Path: r.path, Session: pi.Name(session)}, Workspace: workspace, Changed: time.UnixMilli(changed).UTC()}, ok
 }
 
-func (r *rows) headers(tx *sqlitero.Tx, q agent.Query) ([]agent.Found, error) {
+func (r *rows) headers(tx *sqlite.Tx, q agent.Query) ([]agent.Found, error) {
 	columns, err := columnsOf(tx, "transcript_events")
 	if err != nil || !slices.Contains(columns, "event_json") {
 		return nil, err

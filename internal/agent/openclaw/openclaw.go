@@ -21,8 +21,8 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
+	"belay/internal/agent/kit/payload"
 	"belay/internal/agent/pi"
-	"belay/internal/foreign"
 	"belay/internal/vfs"
 )
 
@@ -63,7 +63,7 @@ func New() *Agent {
 		a.config = path
 	}
 	if home, err := os.UserHomeDir(); err == nil {
-		a.plain = foreign.RealPath(filepath.Join(home, ".openclaw"))
+		a.plain = payload.RealPath(filepath.Join(home, ".openclaw"))
 	}
 	a.mu.stores = map[string]bool{}
 	return a

@@ -15,7 +15,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/jsonl"
+	"belay/internal/transcript/lines"
 )
 
 // digest tells what a session came to, in one line.
@@ -364,7 +364,7 @@ func FuzzLine(f *testing.F) {
 		if packed {
 			w = row{seq: 3, packed: data}
 		}
-		var span jsonl.Span
+		var span lines.Span
 		line := r.line(w, &span)
 		if line.Off != 3*rowSize || line.End != 4*rowSize || line.Num != 4 || len(line.Data) > 0 && span.Losses.BadLines > 0 {
 			t.Errorf("got %d to %d, line %d, %d bytes with %d bad", line.Off, line.End, line.Num, len(line.Data), span.Losses.BadLines)

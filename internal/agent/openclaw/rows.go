@@ -12,8 +12,8 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"belay/internal/jsonl"
-	"belay/internal/sqlitero"
+	"belay/internal/transcript/lines"
+	"belay/internal/transcript/sqlite"
 )
 
 const (
@@ -22,7 +22,7 @@ const (
 	rowSize   = 1 << 10
 	pieceRows = 500     // of one look into the database
 	pieceMax  = 1 << 20 // bytes of one look, about
-	maxRow    = jsonl.MaxLine
+	maxRow    = lines.MaxLine
 	noRows    = math.MaxInt64 // a place behind every row
 )
 
@@ -33,7 +33,7 @@ var errNoTable = errors.New("database holds no transcripts")
 // holds; the generation of the session's rows says whether looks belong together.
 type rows struct {
 	path, session string
-	db            *sqlitero.DB
+	db            *sqlite.DB
 	unzip         *zstd.Decoder
 
 	thawed     []row // of the cold archive that the present call reads
@@ -41,7 +41,7 @@ type rows struct {
 }
 
 func openRows(path, session string) *rows {
-	return &rows{path: path, session: session, db: sqlitero.Open(path)}
+	return &rows{path: path, session: session, db: sqlite.Open(path)}
 }
 
 // Close lets go of a private copy of the database, if one was made.
@@ -61,23 +61,23 @@ type row struct {
 }
 
 // Read implements pi.Rows: whole rows from a position on.
-func (r *rows) Read(from jsonl.Pos, opt jsonl.Options, fn func(jsonl.Line) bool) (_ jsonl.Span, err error) {
+func (r *rows) Read(from lines.Pos, opt lines.Options, fn func(lines.Line) bool) (_ lines.Span, err error) {
 	defer r.letGo(&err)
-	span := jsonl.Span{Pos: from}
+	span := lines.Span{Pos: from}
 	most := opt.Max
 	if most <= 0 {
-		most = jsonl.ReadMax
+		most = lines.ReadMax
 	}
 	print, began := from.Head, from.Off > 0
 	for size := int64(0); ; {
 		p, err := r.look(span.Pos.Off/rowSize, true)
 		if err != nil {
-			return jsonl.Span{Pos: from}, err
+			return lines.Span{Pos: from}, err
 		}
 		switch {
 		case began && !span.Changed && size == 0 && (p.print != print || span.Pos.Off > (p.last+1)*rowSize):
 			// Rows were rewritten, or are fewer: they are read anew from the first.
-			span.Changed, span.Pos, began = true, jsonl.Pos{}, false
+			span.Changed, span.Pos, began = true, lines.Pos{}, false
 			if opt.Changed != nil {
 				opt.Changed()
 			}
@@ -90,7 +90,7 @@ func (r *rows) Read(from jsonl.Pos, opt jsonl.Options, fn func(jsonl.Line) bool)
 		for _, row := range p.rows {
 			line := r.line(row, &span)
 			goOn := len(line.Data) == 0 || fn(line)
-			span.Pos = jsonl.Pos{Off: line.End, Line: line.Num, Head: print}
+			span.Pos = lines.Pos{Off: line.End, Line: line.Num, Head: print}
 			if size += int64(len(line.Data)) + 1; !goOn || size >= most {
 				span.More = row.seq < p.last
 				return span, nil
@@ -103,14 +103,14 @@ func (r *rows) Read(from jsonl.Pos, opt jsonl.Options, fn func(jsonl.Line) bool)
 }
 
 // line makes a row into what its line would be. One that cannot be unpacked, or is too large, is counted and empty.
-func (r *rows) line(w row, span *jsonl.Span) jsonl.Line {
-	line := jsonl.Line{Data: w.text, Off: w.seq * rowSize, End: (w.seq + 1) * rowSize, Num: w.seq + 1}
+func (r *rows) line(w row, span *lines.Span) lines.Line {
+	line := lines.Line{Data: w.text, Off: w.seq * rowSize, End: (w.seq + 1) * rowSize, Num: w.seq + 1}
 	switch {
 	case w.packed != nil:
 		text, err := r.unpack(w.packed)
 		if err != nil {
 			line.Data = w.packed
-			jsonl.CountBad(&span.Losses, line, "a packed record that cannot be unpacked")
+			lines.CountBad(&span.Losses, line, "a packed record that cannot be unpacked")
 			text = nil // a part of it is no record
 		}
 		line.Data = text
@@ -133,7 +133,7 @@ func (r *rows) unpack(packed []byte) ([]byte, error) {
 }
 
 // Backward implements pi.Rows: the rows before end, newest first.
-func (r *rows) Backward(end, limit int64, fn func(jsonl.Line) bool) (err error) {
+func (r *rows) Backward(end, limit int64, fn func(lines.Line) bool) (err error) {
 	defer r.letGo(&err)
 	var print uint64
 	for size := int64(0); end > 0 && size < limit; {
@@ -146,7 +146,7 @@ func (r *rows) Backward(end, limit int64, fn func(jsonl.Line) bool) (err error) 
 		}
 		print = p.print
 		for _, row := range p.rows {
-			line := r.line(row, &jsonl.Span{}) // reading forward counts what is bad
+			line := r.line(row, &lines.Span{}) // reading forward counts what is bad
 			end = line.Off
 			size += int64(len(line.Data)) + 1
 			if len(line.Data) > 0 && !fn(line) {
@@ -158,10 +158,10 @@ func (r *rows) Backward(end, limit int64, fn func(jsonl.Line) bool) (err error) 
 }
 
 // At implements pi.Rows.
-func (r *rows) At(off int64) (_ jsonl.Pos, err error) {
+func (r *rows) At(off int64) (_ lines.Pos, err error) {
 	defer r.letGo(&err)
 	p, err := r.look(noRows, true)
-	return jsonl.Pos{Off: off, Head: p.print}, err
+	return lines.Pos{Off: off, Head: p.print}, err
 }
 
 // Size implements pi.Rows: where the row after the newest will begin.
@@ -175,7 +175,7 @@ func (r *rows) Size() (_ int64, err error) {
 // fs.ErrNotExist.
 func (r *rows) look(at int64, forward bool) (p piece, err error) {
 	var cold []archive
-	err = r.db.View(context.Background(), func(tx *sqlitero.Tx) error { // bounded by itself: it holds a lock of the agent's
+	err = r.db.View(context.Background(), func(tx *sqlite.Tx) error { // bounded by itself: it holds a lock of the agent's
 		if p, err = r.ask(tx, at, forward); err == nil && p.last < 0 {
 			cold, err = r.archives(tx, r.session)
 		}
@@ -196,7 +196,7 @@ func (r *rows) letGo(err *error) {
 	*err = errors.Join(*err, r.db.Close())
 }
 
-func (r *rows) ask(tx *sqlitero.Tx, at int64, forward bool) (piece, error) {
+func (r *rows) ask(tx *sqlite.Tx, at int64, forward bool) (piece, error) {
 	p := piece{last: -1}
 	columns, err := columnsOf(tx, "transcript_events")
 	if err != nil {
@@ -245,7 +245,7 @@ func (r *rows) ask(tx *sqlitero.Tx, at int64, forward bool) (piece, error) {
 }
 
 // generation names the present writing of a session's rows: it changes with every rewrite.
-func (r *rows) generation(tx *sqlitero.Tx) (generation string, err error) {
+func (r *rows) generation(tx *sqlite.Tx) (generation string, err error) {
 	columns, err := columnsOf(tx, "transcript_rewrite_watermarks")
 	if err != nil || !slices.Contains(columns, "generation") {
 		return "", err
@@ -258,7 +258,7 @@ func (r *rows) generation(tx *sqlitero.Tx) (generation string, err error) {
 }
 
 // columnsOf names the columns of a table; none when there is no such table.
-func columnsOf(tx *sqlitero.Tx, table string) ([]string, error) {
+func columnsOf(tx *sqlite.Tx, table string) ([]string, error) {
 	list, err := tx.Query("select name from pragma_table_info(?)", table)
 	if err != nil {
 		return nil, err
@@ -276,10 +276,10 @@ func columnsOf(tx *sqlitero.Tx, table string) ([]string, error) {
 }
 
 func hasTable(ctx context.Context, path string) bool {
-	db := sqlitero.Open(path)
+	db := sqlite.Open(path)
 	defer db.Close() // a copy in the temporary folder at the most
 	found := false
-	err := db.View(ctx, func(tx *sqlitero.Tx) error {
+	err := db.View(ctx, func(tx *sqlite.Tx) error {
 		columns, err := columnsOf(tx, "transcript_events")
 		found = slices.Contains(columns, "event_json")
 		return err

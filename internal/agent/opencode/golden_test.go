@@ -145,8 +145,8 @@ func folderState(t *testing.T, dir string) string {
 	return b.String()
 }
 
-// lines gives the objects of a file of JSON lines.
-func lines(t *testing.T, name string) []map[string]json.RawMessage {
+// jsonLines gives the objects of a file of JSON lines.
+func jsonLines(t *testing.T, name string) []map[string]json.RawMessage {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", name))
 	if err != nil {
@@ -188,7 +188,7 @@ func fromTables(t *testing.T) string {
 }
 
 func (w *writer) putTables() {
-	for _, v := range lines(w.t.(*testing.T), "1.18-session-message-part.jsonl") {
+	for _, v := range jsonLines(w.t.(*testing.T), "1.18-session-message-part.jsonl") {
 		switch string(v["table"]) {
 		case `"session"`:
 			w.put(v, "id", "project_id", "slug", "directory", "title", "time_created", "time_updated")
@@ -203,7 +203,7 @@ func (w *writer) putTables() {
 func fromEvents(t *testing.T) string {
 	w := newWriter(t, true)
 	w.putTables()
-	for _, v := range lines(t, "1.18-event-table.jsonl") {
+	for _, v := range jsonLines(t, "1.18-event-table.jsonl") {
 		v["table"] = json.RawMessage(`"event"`)
 		w.put(v, "id", "aggregate_id", "seq", "type", "data")
 	}

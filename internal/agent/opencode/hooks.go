@@ -31,8 +31,8 @@ var (
 	ErrBadPayload = errors.New("payload is no JSON object")
 )
 
-// payload is what the plugin sends with an event.
-type payload struct {
+// hookPayload is what the plugin sends with an event.
+type hookPayload struct {
 	Session   string        `json:"session_id"`
 	Root      string        `json:"root_id"` // of a sub-agent's session: the session that a person talks to
 	Agent     string        `json:"agent"`   // of a sub-agent
@@ -54,7 +54,7 @@ func (a *Agent) Decode(h agent.Hook) (agent.Incoming, error) {
 	if !a.knows(h.Event) {
 		return agent.Incoming{}, nil // "wake" among them, which only starts a daemon
 	}
-	var p payload
+	var p hookPayload
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(h.Payload, &object); err != nil || object == nil {
 		return agent.Incoming{}, fmt.Errorf("decode %s %s: %w", name, h.Event, errors.Join(ErrBadPayload, err))
@@ -79,7 +79,7 @@ func (a *Agent) knows(event string) bool {
 
 // frame is what every event of one payload has in common. An id of opencode's is no UUID, so the workspace is part of the key;
 // it is the folder in which the session began, wherever it goes on.
-func frame(p payload, h agent.Hook) checkpoint.Event {
+func frame(p hookPayload, h agent.Hook) checkpoint.Event {
 	dir := cleanPath(p.Directory)
 	if dir == "" && filepath.IsAbs(h.Cwd) {
 		dir = h.Cwd
@@ -93,7 +93,7 @@ func frame(p payload, h agent.Hook) checkpoint.Event {
 }
 
 // meaning is the pure part of Decode: what one event says. e holds what all events have.
-func meaning(event string, p payload, e checkpoint.Event) agent.Incoming {
+func meaning(event string, p hookPayload, e checkpoint.Event) agent.Incoming {
 	ask := agent.AskNothing
 	switch event {
 	case eventStart:
@@ -126,7 +126,7 @@ func meaning(event string, p payload, e checkpoint.Event) agent.Incoming {
 
 // started maps a start. It owes the brief: the prompt that follows at once carries it. A sub-agent is told nothing, and its
 // parent is told of it.
-func started(p payload, e checkpoint.Event) []checkpoint.Event {
+func started(p hookPayload, e checkpoint.Event) []checkpoint.Event {
 	e.Kind = checkpoint.EventStart
 	if e.Key.Child != "" {
 		e.Parent, e.ChildName = e.Key.Session, ident(p.Agent)
@@ -143,7 +143,7 @@ func started(p payload, e checkpoint.Event) []checkpoint.Event {
 }
 
 // handedBack maps the end of a turn. A sub-agent's end is no round of its parent's.
-func handedBack(p payload, e checkpoint.Event) []checkpoint.Event {
+func handedBack(p hookPayload, e checkpoint.Event) []checkpoint.Event {
 	e.Kind = checkpoint.EventStop
 	switch {
 	case p.Error != nil && p.Error.Name == aborted:
@@ -166,7 +166,7 @@ func toParent(e checkpoint.Event, kind checkpoint.EventKind) checkpoint.Event {
 }
 
 // call fills what both events of a call have.
-func call(p payload, e checkpoint.Event, kind checkpoint.EventKind) checkpoint.Event {
+func call(p hookPayload, e checkpoint.Event, kind checkpoint.EventKind) checkpoint.Event {
 	e.Kind, e.Call, e.Name, e.Input = kind, ident(p.Part.ID), ident(p.Part.Tool), arguments(p.Part.State.Input)
 	return e
 }

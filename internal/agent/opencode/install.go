@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"belay/internal/agent"
-	"belay/internal/plugin"
+	"belay/internal/agent/kit/plugin"
 )
 
 //go:embed plugin.js

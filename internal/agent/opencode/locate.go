@@ -10,7 +10,7 @@ import (
 
 	"belay/internal/agent"
 	"belay/internal/lazyre"
-	"belay/internal/sqlitero"
+	"belay/internal/transcript/sqlite"
 )
 
 const defaultMost = 20
@@ -54,10 +54,10 @@ func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error
 const maxSessions = 5000
 
 func locate(ctx context.Context, path string, q agent.Query) (list []agent.Found, err error) {
-	db := sqlitero.Open(path)
+	db := sqlite.Open(path)
 	defer func() { err = errors.Join(err, db.Close()) }()
 	var all []agent.Found
-	err = db.View(ctx, func(tx *sqlitero.Tx) error {
+	err = db.View(ctx, func(tx *sqlite.Tx) error {
 		all = nil
 		rows, err := tx.QueryContext(ctx, `select id, directory, time_updated from session
 			where (?1 = '' and parent_id is null or id = ?1) order by time_updated desc limit ?2`, q.Session, maxSessions)

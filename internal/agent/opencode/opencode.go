@@ -2,7 +2,7 @@
 // and the installer of that plugin.
 //
 // It promises:
-//   - The database is only read, through internal/sqlitero: nothing of it changes, and nothing appears beside it.
+//   - The database is only read, through internal/transcript/sqlite: nothing of it changes, and nothing appears beside it.
 //   - A session is found by its id alone. The project under which opencode files it is never looked at, so that a session
 //     whose project got another key is still there.
 //   - Both witnesses name a turn by the id of the person's message and a call by the id of its part, so that they count once.
@@ -26,7 +26,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/foreign"
+	"belay/internal/agent/kit/payload"
 	"belay/internal/vfs"
 )
 
@@ -109,7 +109,7 @@ func (a *Agent) Open(src agent.Source) checkpoint.Transcript { return openTransc
 
 // ResumeCommand is what a person types to go on with a session.
 func (a *Agent) ResumeCommand(session string) string {
-	return "opencode --session " + foreign.ShellWord(session)
+	return "opencode --session " + payload.ShellWord(session)
 }
 
 // Reply is the brief itself: the plugin makes a part of the prompt of it. It can do so with a prompt alone.

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"belay/internal/agent"
-	"belay/internal/plugin"
+	"belay/internal/agent/kit/plugin"
 	"belay/internal/wire"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/sqlitero"
+	"belay/internal/transcript/sqlite"
 )
 
 // Bounds of one Read.
@@ -36,7 +36,7 @@ type cursor struct {
 
 // reader implements checkpoint.Transcript.
 type reader struct {
-	db      *sqlitero.DB
+	db      *sqlite.DB
 	session string
 	mapper
 	last checkpoint.Cursor // what the mapper's state belongs to
@@ -45,7 +45,7 @@ type reader struct {
 // openTranscript gives a reader for one session of a database. A child is a session of its own there. Without a session's
 // id the newest session is meant.
 func openTranscript(src agent.Source) checkpoint.Transcript {
-	r := &reader{db: sqlitero.Open(strings.TrimSuffix(src.Path, "-wal")), session: src.Session}
+	r := &reader{db: sqlite.Open(strings.TrimSuffix(src.Path, "-wal")), session: src.Session}
 	if src.Child != "" {
 		r.session = src.Child
 	}
@@ -66,7 +66,7 @@ func (r *reader) Read(ctx context.Context, from checkpoint.Cursor, opt checkpoin
 	if !known || from != r.last {
 		before = mapper{}
 	}
-	err := r.db.View(ctx, func(tx *sqlitero.Tx) error {
+	err := r.db.View(ctx, func(tx *sqlite.Tx) error {
 		p := &page{ctx: ctx, tx: tx, session: r.session}
 		r.mapper = before // the view may begin anew
 		r.mapper.store = p
@@ -89,7 +89,7 @@ func (r *reader) Read(ctx context.Context, from checkpoint.Cursor, opt checkpoin
 type page struct {
 	checkpoint.Batch
 	ctx      context.Context
-	tx       *sqlitero.Tx
+	tx       *sqlite.Tx
 	session  string
 	messages map[string]messageInfo // that were asked for
 }

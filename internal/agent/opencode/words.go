@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"belay/checkpoint"
-	"belay/internal/foreign"
-	"belay/internal/jsonl"
+	"belay/internal/agent/kit/payload"
 	"belay/internal/redact"
+	"belay/internal/transcript/lines"
 )
 
 // Bounds of what the program names. Nothing longer is real.
@@ -24,7 +24,7 @@ const (
 
 // ident makes a name that the program gives (ids, tools, models) safe to keep, and of a bounded length.
 func ident(s string) string {
-	s = jsonl.Clean(s)
+	s = lines.Clean(s)
 	if len(s) <= maxIdent {
 		return s
 	}
@@ -33,14 +33,14 @@ func ident(s string) string {
 
 // words makes a text of the conversation safe to keep. belay's own blocks are taken out, and their markers given.
 func words(s string) (string, []string) {
-	rest, markers := foreign.StripOwn(s)
-	rest = strings.TrimSpace(redact.Cut(jsonl.Clean(rest), checkpoint.CutText))
+	rest, markers := payload.StripOwn(s)
+	rest = strings.TrimSpace(redact.Cut(lines.Clean(rest), checkpoint.CutText))
 	return rest, markers
 }
 
 // output makes a tool's output safe to keep.
 func output(s string) string {
-	return redact.Cut(jsonl.Clean(foreign.WithoutOwn(s)), checkpoint.CutTool)
+	return redact.Cut(lines.Clean(payload.WithoutOwn(s)), checkpoint.CutTool)
 }
 
 // failure is an error of the program's in one line.
@@ -49,7 +49,7 @@ func failure(e *messageError) string {
 	if e.Data.Message != "" {
 		text += ": " + e.Data.Message
 	}
-	return redact.Cut(jsonl.Clean(text), maxFailure)
+	return redact.Cut(lines.Clean(text), maxFailure)
 }
 
 // arguments makes a call's arguments safe to keep: compact JSON, and nothing for none.
@@ -111,5 +111,5 @@ func realPath(path string) string {
 	if path = cleanPath(path); path == "" {
 		return ""
 	}
-	return foreign.RealPath(path)
+	return payload.RealPath(path)
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"belay/checkpoint"
-	"belay/internal/jsonl"
+	"belay/internal/transcript/lines"
 )
 
 // follows says whether a record hangs on the leaf or names no other place.
@@ -88,7 +88,7 @@ func (r *reader) walk(p *page, rec record, up uint64) (*walk, place) {
 		return w, appended
 	}
 	before := p.walks
-	err := r.file.Backward(rec.offset, p.walks, func(line jsonl.Line) bool {
+	err := r.file.Backward(rec.offset, p.walks, func(line lines.Line) bool {
 		p.walks = before - (rec.offset - line.Off)
 		at, ok := parse(line.Data, line.Off)
 		if !ok {

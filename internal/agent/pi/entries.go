@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"belay/checkpoint"
-	"belay/internal/foreign"
+	"belay/internal/agent/kit/payload"
 )
 
 // turn is what the mapping of one record needs to know of those before it. It is part of the cursor, but for the prompt.
@@ -157,7 +157,7 @@ func (m *mapper) notice(r record, id, said string) []checkpoint.Entry {
 
 // ownBlocks takes belay's own blocks out of a text.
 func ownBlocks(r record, said string) (rest string, own []checkpoint.Entry) {
-	rest, markers := foreign.StripOwn(said)
+	rest, markers := payload.StripOwn(said)
 	for _, k := range markers {
 		own = append(own, checkpoint.Entry{ID: ident(k), Kind: checkpoint.EntryOwn, At: r.at()})
 	}

@@ -9,14 +9,14 @@ import (
 	"strings"
 
 	"belay/internal/agent"
-	"belay/internal/examine"
+	"belay/internal/transcript/repair"
 )
 
 var _ agent.Examiner = (*Agent)(nil)
 
 // Examine looks into a .jsonl transcript.
-func (a *Agent) Examine(ctx context.Context, src agent.Source, seen func(int64)) (*examine.Examined, error) {
-	return examine.Lines(ctx, src.Path, form{a.name}, seen)
+func (a *Agent) Examine(ctx context.Context, src agent.Source, seen func(int64)) (*repair.Examined, error) {
+	return repair.Lines(ctx, src.Path, form{a.name}, seen)
 }
 
 // form is what both programs' files are like: a header, then a tree of records.
@@ -27,16 +27,16 @@ func (form) Keys() []string    { return []string{"type"} }
 func (form) ParentKey() string { return "parentId" }
 func (form) Chained() bool     { return true }
 
-func (form) Fact(data []byte) (examine.Fact, bool) {
+func (form) Fact(data []byte) (repair.Fact, bool) {
 	rec, ok := parse(data, 0)
 	if !ok || !json.Valid(data) {
-		return examine.Fact{}, false
+		return repair.Fact{}, false
 	}
 	switch rec.typ {
 	case "text", "thinking", "toolCall", "image":
-		return examine.Fact{}, false // a block of a message that was cut short
+		return repair.Fact{}, false // a block of a message that was cut short
 	}
-	f := examine.Fact{Header: rec.typ == typeHeader, Compaction: rec.typ == typeCompaction}
+	f := repair.Fact{Header: rec.typ == typeHeader, Compaction: rec.typ == typeCompaction}
 	if !f.Header {
 		f.Key, f.Node, f.Parent = rec.id, rec.id, text(rec.parent)
 	}
@@ -46,10 +46,10 @@ func (form) Fact(data []byte) (examine.Fact, bool) {
 	msg := parseMessage(rec.message)
 	f.Talk = msg.role == "user" || msg.role == "assistant"
 	for _, c := range msg.calls {
-		f.Calls = append(f.Calls, examine.Call{ID: c.id, Name: c.name})
+		f.Calls = append(f.Calls, repair.Call{ID: c.id, Name: c.name})
 	}
 	if msg.role == "toolResult" {
-		f.Results = []examine.Result{{Call: msg.callID, Name: msg.tool}}
+		f.Results = []repair.Result{{Call: msg.callID, Name: msg.tool}}
 	}
 	return f, true
 }
@@ -63,7 +63,7 @@ func (f form) Header(path string, stub []byte, first [][]byte) ([]byte, error) {
 	if len(first) == 0 {
 		return nil, errors.New("there is no record")
 	}
-	old := examine.Salvage(stub)
+	old := repair.Salvage(stub)
 	id, ok := SessionOfName(filepath.Base(path))
 	if !ok {
 		id = old["id"]
@@ -73,7 +73,7 @@ func (f form) Header(path string, stub []byte, first [][]byte) ([]byte, error) {
 		cwd = folderOf(filepath.Base(filepath.Dir(path)))
 	}
 	if f.heals() && (id == "" || cwd == "") {
-		return nil, examine.ErrNoHeader
+		return nil, repair.ErrNoHeader
 	}
 	if id == "" {
 		return nil, errors.New("neither the name of the file nor what is left of the record tells the session's id")
@@ -85,7 +85,7 @@ func (f form) Header(path string, stub []byte, first [][]byte) ([]byte, error) {
 	if rec, ok := parse(first[0], 0); ok && stamp == "" {
 		stamp = text(rec.stamp)
 	}
-	return examine.NewObject(nil).Set("type", typeHeader).Set("version", 3).Set("id", id).Set("timestamp", stamp).Set("cwd", cwd).Bytes(), nil
+	return repair.NewObject(nil).Set("type", typeHeader).Set("version", 3).Set("id", id).Set("timestamp", stamp).Set("cwd", cwd).Bytes(), nil
 }
 
 // folderOf finds the folder that a name like --home-me-proj-- stands for. A dash in it may be a slash or itself: the folder
@@ -125,18 +125,18 @@ func folderOf(name string) string {
 }
 
 // Close writes the result of a call in the form of every other.
-func (form) Close(from []byte, c examine.Call, parent string) ([]byte, string) {
-	id := examine.Name("result " + c.ID)[:8]
-	message := examine.NewObject(memberRaw(from, "message"))
+func (form) Close(from []byte, c repair.Call, parent string) ([]byte, string) {
+	id := repair.Name("result " + c.ID)[:8]
+	message := repair.NewObject(memberRaw(from, "message"))
 	message.Set("role", "toolResult").Set("toolCallId", c.ID).Set("toolName", c.Name).
-		Set("content", []map[string]string{{"type": "text", "text": examine.Interrupted}}).Set("isError", true).Keep("timestamp")
+		Set("content", []map[string]string{{"type": "text", "text": repair.Interrupted}}).Set("isError", true).Keep("timestamp")
 	return recordWith(from, id, parent, message.Bytes()), id
 }
 
 // Recall writes a call without its arguments. The tool's name is in the result.
-func (form) Recall(from []byte, r examine.Result, id, parent string) []byte {
-	call := examine.NewObject(nil).Set("type", "toolCall").Set("id", r.Call).Set("name", r.Name).Set("arguments", struct{}{}).Bytes()
-	message := examine.NewObject(memberRaw(from, "message"))
+func (form) Recall(from []byte, r repair.Result, id, parent string) []byte {
+	call := repair.NewObject(nil).Set("type", "toolCall").Set("id", r.Call).Set("name", r.Name).Set("arguments", struct{}{}).Bytes()
+	message := repair.NewObject(memberRaw(from, "message"))
 	message.Set("role", "assistant").Set("content", []json.RawMessage{call}).Set("api", "unknown").Set("provider", "unknown").Set("model", "unknown").
 		Set("usage", json.RawMessage(`{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"totalTokens":0,"cost":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"total":0}}`)).
 		Set("stopReason", "toolUse").Keep("timestamp")
@@ -145,7 +145,7 @@ func (form) Recall(from []byte, r examine.Result, id, parent string) []byte {
 
 // recordWith wraps a message like the one of another record. Version 1 has neither ids nor parents.
 func recordWith(from []byte, id, parent string, message []byte) []byte {
-	o := examine.NewObject(from).Set("type", typeMessage)
+	o := repair.NewObject(from).Set("type", typeMessage)
 	if member(from, "id") != "" {
 		o.Set("id", id)
 		if parent == "" {
@@ -158,23 +158,23 @@ func recordWith(from []byte, id, parent string, message []byte) []byte {
 }
 
 // Minds says what pi 1.6.0 and OpenClaw 2026.7.35 were seen to do.
-func (f form) Minds(a examine.Action) string {
+func (f form) Minds(a repair.Action) string {
 	switch a {
-	case examine.MakeHeader, examine.TrimMark:
+	case repair.MakeHeader, repair.TrimMark:
 		if f.heals() {
 			return "it does not know the session's id any more: it makes another header"
 		}
 		return "it refuses the file: its first record is no session header"
-	case examine.Relink:
+	case repair.Relink:
 		return "all before it is lost to the model: it follows a record that is not in the file"
-	case examine.Uncycle:
+	case repair.Uncycle:
 		if f.heals() {
 			return "all before it is lost to the model: the parents of a record go in a circle"
 		}
 		return "it ends with an error: the parents of a record go in a circle"
-	case examine.CutStub, examine.Split, examine.TrimBefore, examine.TrimAfter:
+	case repair.CutStub, repair.Split, repair.TrimBefore, repair.TrimAfter:
 		return "it cannot read this line: what is on it is lost to the model, and all before it"
-	case examine.DropRepeat:
+	case repair.DropRepeat:
 		return "what came after the first copy of this record is lost to the model"
 	}
 	return ""

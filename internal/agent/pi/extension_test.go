@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"belay/internal/agent"
-	"belay/internal/plugin"
+	"belay/internal/agent/kit/plugin"
 	"belay/internal/wire"
 )
 

@@ -4,13 +4,13 @@ import (
 	"bytes"
 
 	"belay/checkpoint"
-	"belay/internal/jsonl"
+	"belay/internal/transcript/lines"
 )
 
 // firstSight gives the head of a transcript that was never read, up to the first prompt, and the place where its newest
 // part begins.
-func (r *reader) firstSight(p *page) (jsonl.Pos, error) {
-	span, err := r.file.Read(jsonl.Pos{}, jsonl.Options{Max: headBytes}, func(line jsonl.Line) bool {
+func (r *reader) firstSight(p *page) (lines.Pos, error) {
+	span, err := r.file.Read(lines.Pos{}, lines.Options{Max: headBytes}, func(line lines.Line) bool {
 		r.line(p, line)
 		for _, e := range p.Entries {
 			if e.Kind == checkpoint.EntryUser && !e.Aside {
@@ -20,7 +20,7 @@ func (r *reader) firstSight(p *page) (jsonl.Pos, error) {
 		return true
 	})
 	if err != nil {
-		return jsonl.Pos{}, err
+		return lines.Pos{}, err
 	}
 	p.Losses.Add(span.Losses)
 	head := span.Pos
@@ -33,7 +33,7 @@ func (r *reader) firstSight(p *page) (jsonl.Pos, error) {
 	}
 	pos, err := r.file.At(off)
 	if err != nil {
-		return jsonl.Pos{}, err
+		return lines.Pos{}, err
 	}
 	p.Skipped = off - head.Off
 	r.whole, r.leaf, r.copying, r.turn = false, root, false, turn{}
@@ -50,7 +50,7 @@ func (r *reader) window(from int64) (off int64, err error) {
 	}
 	off = from // when no line ends behind it
 	asks, enough, answered := 0, false, false
-	err = r.file.Backward(size, windowBytes+jsonl.MaxLine, func(line jsonl.Line) bool {
+	err = r.file.Backward(size, windowBytes+lines.MaxLine, func(line lines.Line) bool {
 		if line.Off < from {
 			off = from
 			return false

@@ -9,7 +9,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/foreign"
+	"belay/internal/agent/kit/payload"
 )
 
 // Errors of Decode.
@@ -27,18 +27,18 @@ const (
 	maxFailure = 1024
 )
 
-// payload is what the extension sends with an event: a JSON object. Its accessors give the empty value for a field that is
+// hookPayload is what the extension sends with an event: a JSON object. Its accessors give the empty value for a field that is
 // absent or of another type than expected.
-type payload map[string]json.RawMessage
+type hookPayload map[string]json.RawMessage
 
-func (p payload) text(key string) string { return text(p[key]) }
-func (p payload) flag(key string) bool   { return string(p[key]) == "true" }
+func (p hookPayload) text(key string) string { return text(p[key]) }
+func (p hookPayload) flag(key string) bool   { return string(p[key]) == "true" }
 
 // name is a short word for people, or an id; over its bound it is shortened and keeps a hash.
-func (p payload) name(key string) string { return ident(p.text(key)) }
+func (p hookPayload) name(key string) string { return ident(p.text(key)) }
 
 // path is a string that names a file.
-func (p payload) path(key string) string {
+func (p hookPayload) path(key string) string {
 	s := p.text(key)
 	if !filepath.IsAbs(s) || len(s) > maxPath || strings.IndexByte(s, 0) >= 0 {
 		return ""
@@ -52,7 +52,7 @@ func (a *Program) Decode(h agent.Hook) (agent.Incoming, error) {
 	if !a.knows(h.Event) {
 		return agent.Incoming{}, nil // "wake" among them, which only starts a daemon
 	}
-	var p payload
+	var p hookPayload
 	if err := json.Unmarshal(h.Payload, &p); err != nil || p == nil {
 		return agent.Incoming{}, fmt.Errorf("decode %s %s: %w", a.name, h.Event, errors.Join(ErrBadPayload, err))
 	}
@@ -65,7 +65,7 @@ func (a *Program) Decode(h agent.Hook) (agent.Incoming, error) {
 		cwd = h.Cwd
 	}
 	if cwd != "" {
-		cwd = foreign.RealPath(cwd)
+		cwd = payload.RealPath(cwd)
 	}
 	return meaning(h.Event, p, checkpoint.Event{
 		Key:        checkpoint.NewKey(a.name, "", session, cwd),
@@ -85,7 +85,7 @@ func (a *Program) knows(event string) bool {
 }
 
 // meaning is the pure part of Decode: what one event says. e holds what all events have.
-func meaning(event string, p payload, e checkpoint.Event) agent.Incoming {
+func meaning(event string, p hookPayload, e checkpoint.Event) agent.Incoming {
 	ask := agent.AskNothing
 	switch event {
 	case "session_start":
@@ -116,7 +116,7 @@ func meaning(event string, p payload, e checkpoint.Event) agent.Incoming {
 // started maps a start. pi says "startup" also when it goes on with a session (--continue, --session): what tells the two
 // apart is whether the session has words. A brief is asked for with the first prompt, not here: a person may quit before,
 // and then nobody was told anything. So the start owes it.
-func started(p payload, e checkpoint.Event) []checkpoint.Event {
+func started(p hookPayload, e checkpoint.Event) []checkpoint.Event {
 	e.Kind = checkpoint.EventStart
 	owed := true
 	switch reason := p.text("reason"); {
@@ -140,7 +140,7 @@ func started(p payload, e checkpoint.Event) []checkpoint.Event {
 
 // prompted maps the beginning of a run, in the very form in which the transcript's reader gives its prompt. A run that an
 // extension began is no round.
-func prompted(p payload, e checkpoint.Event) checkpoint.Event {
+func prompted(p hookPayload, e checkpoint.Event) checkpoint.Event {
 	said := p.text("prompt")
 	if said == "" {
 		said, _ = parseContent(p["prompt"])
@@ -148,7 +148,7 @@ func prompted(p payload, e checkpoint.Event) checkpoint.Event {
 	for range int(min(max(number(p["images"]), 0), 100)) {
 		said += "\n[image]"
 	}
-	said = foreign.WithoutOwn(said)
+	said = payload.WithoutOwn(said)
 	said = personal(said)
 	aside, _ := machinePrompt(said, "")
 	e.Kind, e.Text, e.Aside = checkpoint.EventPrompt, words(said), aside || p.flag("custom")
@@ -156,9 +156,9 @@ func prompted(p payload, e checkpoint.Event) checkpoint.Event {
 }
 
 // handedBack maps the end of a run.
-func handedBack(p payload, e checkpoint.Event) checkpoint.Event {
+func handedBack(p hookPayload, e checkpoint.Event) checkpoint.Event {
 	msg := parseMessage(p["message"])
-	rest := foreign.WithoutOwn(msg.text)
+	rest := payload.WithoutOwn(msg.text)
 	e.Kind = checkpoint.EventStop
 	switch {
 	case msg.stop == "aborted" || p.flag("aborted"):
@@ -172,7 +172,7 @@ func handedBack(p payload, e checkpoint.Event) checkpoint.Event {
 }
 
 // ended maps the end of a session in this process. A reload ends nothing.
-func ended(p payload, e checkpoint.Event) []checkpoint.Event {
+func ended(p hookPayload, e checkpoint.Event) []checkpoint.Event {
 	e.Kind, e.Reason = checkpoint.EventEnd, p.name("reason")
 	switch e.Reason {
 	case "reload":

@@ -12,7 +12,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/foreign"
+	"belay/internal/agent/kit/payload"
 )
 
 const testSession = "01a22cfe-40bf-7693-af7c-0149fbf06f2c"
@@ -128,7 +128,7 @@ func TestEventsThatMeanNothing(t *testing.T) {
 func TestSessionNamedByAPerson(t *testing.T) {
 	dir := t.TempDir()
 	in, err := Pi().Decode(agent.Hook{Event: "session_start", Payload: []byte(`{"session_id":"mine","cwd":"` + dir + `"}`)})
-	if err != nil || in.Events[0].Key.Workspace != foreign.RealPath(dir) {
+	if err != nil || in.Events[0].Key.Workspace != payload.RealPath(dir) {
 		t.Errorf("got %+v, %v, want a key with the folder: the name may be used twice", in.Events, err)
 	}
 }

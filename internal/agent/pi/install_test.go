@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"belay/internal/agent"
-	"belay/internal/plugin"
+	"belay/internal/agent/kit/plugin"
 	"belay/internal/vfs"
 	"belay/internal/vfs/vfstest"
 )

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"belay/internal/agent"
-	"belay/internal/foreign"
-	"belay/internal/jsonl"
+	"belay/internal/agent/kit/payload"
 	"belay/internal/lazyre"
+	"belay/internal/transcript/lines"
 	"belay/internal/vfs"
 )
 
@@ -89,8 +89,8 @@ func existing(list []candidate) []candidate {
 		if err != nil || !info.Mode().IsRegular() {
 			continue // gone since it was listed, or nothing to read
 		}
-		if c.changed = info.ModTime(); !seen[foreign.RealPath(c.path)] {
-			seen[foreign.RealPath(c.path)] = true
+		if c.changed = info.ModTime(); !seen[payload.RealPath(c.path)] {
+			seen[payload.RealPath(c.path)] = true
 			kept = append(kept, c)
 		}
 	}
@@ -103,10 +103,10 @@ func existing(list []candidate) []candidate {
 // header reads what a transcript says of itself. One with a torn header is known by its name.
 func header(c candidate) agent.Found {
 	f := agent.Found{Source: agent.Source{Path: c.path, Session: c.session}, Changed: c.changed}
-	file := jsonl.Open(c.path)
+	file := lines.Open(c.path)
 	defer file.Close() // read only
 	// What cannot be read is still found under its name; reading it later says why.
-	_, _ = file.Read(jsonl.Pos{}, jsonl.Options{Max: headerBytes}, func(line jsonl.Line) bool {
+	_, _ = file.Read(lines.Pos{}, lines.Options{Max: headerBytes}, func(line lines.Line) bool {
 		rec, ok := parse(line.Data, line.Off)
 		if !ok || rec.typ != typeHeader {
 			return true
@@ -121,7 +121,7 @@ func header(c candidate) agent.Found {
 }
 
 func samePlace(a, b string) bool {
-	return a != "" && (a == b || foreign.RealPath(a) == foreign.RealPath(b))
+	return a != "" && (a == b || payload.RealPath(a) == payload.RealPath(b))
 }
 
 // live lists the transcripts of a folder, and its other folders. A folder that is not there has none.

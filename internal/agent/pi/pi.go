@@ -21,7 +21,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/foreign"
+	"belay/internal/agent/kit/payload"
 )
 
 // Agent is what the two programs have in common: their transcripts.
@@ -58,7 +58,7 @@ func OpenClaw() *Agent {
 		},
 		limits: agent.Limits{BriefBytes: briefBytes, Repairs: true},
 		resume: func(session string) string {
-			return "openclaw agent --session-id " + foreign.ShellWord(session) + " --message 'Please go on.'"
+			return "openclaw agent --session-id " + payload.ShellWord(session) + " --message 'Please go on.'"
 		},
 		list: openclawFiles,
 	}

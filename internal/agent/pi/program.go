@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"belay/internal/agent"
-	"belay/internal/foreign"
+	"belay/internal/agent/kit/payload"
 	"belay/internal/vfs"
 )
 
@@ -41,7 +41,7 @@ func Pi() *Program {
 				{Name: "session_shutdown"},
 			},
 			limits: agent.Limits{BriefBytes: briefBytes},
-			resume: func(session string) string { return "pi --session " + foreign.ShellWord(session) },
+			resume: func(session string) string { return "pi --session " + payload.ShellWord(session) },
 			list:   piFiles,
 		},
 		home: piHome(),

@@ -9,7 +9,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/jsonl"
+	"belay/internal/transcript/lines"
 )
 
 // Bounds of a reader.
@@ -27,7 +27,7 @@ const (
 
 // cursor is the JSON form of checkpoint.Cursor.
 type cursor struct {
-	Pos    jsonl.Pos `json:"p"`
+	Pos    lines.Pos `json:"p"`
 	Leaf   uint64    `json:"l,omitempty"` // hash of the newest record's id
 	Linked bool      `json:"k,omitempty"` // records of this file name their parents
 	Turn   turn      `json:"t,omitzero"`
@@ -35,10 +35,10 @@ type cursor struct {
 
 // reader implements checkpoint.Transcript.
 type reader struct {
-	file Rows              // a jsonl.File, or the rows of a database
+	file Rows              // a lines.File, or the rows of a database
 	last checkpoint.Cursor // what the state below belongs to
 	state
-	seen    *jsonl.Seen
+	seen    *lines.Seen
 	ids     int  // added to seen
 	whole   bool // seen holds every id before the cursor
 	warm    bool // seen was filled, or needs not be
@@ -58,7 +58,7 @@ type state struct {
 // page is the Batch in the making.
 type page struct {
 	checkpoint.Batch
-	from    jsonl.Pos
+	from    lines.Pos
 	changed bool  // the Reset is in it
 	walks   int64 // bytes left for walking backward
 	dry     bool  // the record at hand has no newline yet: it is told and not remembered
@@ -66,7 +66,7 @@ type page struct {
 
 // OpenTranscript gives a reader for a .jsonl transcript of pi, or of OpenClaw up to 2026.7. The file need not be there.
 func OpenTranscript(src agent.Source) checkpoint.Transcript {
-	r := &reader{file: jsonl.Open(src.Path)}
+	r := &reader{file: lines.Open(src.Path)}
 	r.session = src.Session
 	if r.session == "" {
 		r.session, _ = SessionOfName(filepath.Base(src.Path)) // else the header tells
@@ -95,7 +95,7 @@ func (r *reader) Read(ctx context.Context, from checkpoint.Cursor, opt checkpoin
 			p.from, err = r.firstSight(p)
 		}
 	}
-	var span jsonl.Span
+	var span lines.Span
 	if err == nil {
 		span, err = r.forward(ctx, p, opt.Final)
 	}
@@ -131,15 +131,15 @@ func encodeCursor(c cursor) checkpoint.Cursor {
 // begin forgets what was read and starts at a cursor.
 func (r *reader) begin(c cursor, known bool) {
 	r.state = state{mapper: mapper{session: r.session, turn: c.Turn}, leaf: c.Leaf, linked: c.Linked, tips: map[uint64]bool{}}
-	r.seen, r.ids = jsonl.NewSeen(seenIDs), 0
+	r.seen, r.ids = lines.NewSeen(seenIDs), 0
 	r.whole = !known || c.Pos.Off == 0
 	r.warm = r.whole
 	r.walkMax = walkBytes
 }
 
 // forward reads on from p.from.
-func (r *reader) forward(ctx context.Context, p *page, final bool) (jsonl.Span, error) {
-	span, err := r.file.Read(p.from, jsonl.Options{Final: final}, func(line jsonl.Line) bool {
+func (r *reader) forward(ctx context.Context, p *page, final bool) (lines.Span, error) {
+	span, err := r.file.Read(p.from, lines.Options{Final: final}, func(line lines.Line) bool {
 		if !line.Rest && line.Off < p.from.Off {
 			r.replaced(p)
 		}
@@ -167,7 +167,7 @@ func (r *reader) replaced(p *page) {
 }
 
 // line takes one line: a record, a broken one, or several on one line.
-func (r *reader) line(p *page, line jsonl.Line) {
+func (r *reader) line(p *page, line lines.Line) {
 	if line.Rest {
 		kept := r.state
 		r.tips = maps.Clone(r.tips)
@@ -177,7 +177,7 @@ func (r *reader) line(p *page, line jsonl.Line) {
 	if r.record(p, line.Data, line.Off, false) {
 		return
 	}
-	records, lost := jsonl.Rescue(line.Data, "type")
+	records, lost := lines.Rescue(line.Data, "type")
 	for _, data := range records {
 		// The slices share one array: their capacities tell where each begins, which names records without an id.
 		if r.record(p, data, line.Off+int64(cap(line.Data)-cap(data)), true) {
@@ -185,7 +185,7 @@ func (r *reader) line(p *page, line jsonl.Line) {
 		}
 	}
 	if lost || len(records) == 0 {
-		jsonl.CountBad(&p.Losses, line, "no JSON object with a type")
+		lines.CountBad(&p.Losses, line, "no JSON object with a type")
 	}
 }
 
@@ -209,7 +209,7 @@ func (r *reader) record(p *page, data []byte, off int64, glued bool) bool {
 	list = append(list, r.entries(rec, msg, key)...)
 	p.Losses.Repeats += r.doubles - doubles
 	if len(list) > 0 {
-		p.Losses.Replaced += jsonl.Broken(data)
+		p.Losses.Replaced += lines.Broken(data)
 	}
 	p.Entries = append(p.Entries, list...)
 	return true
@@ -274,7 +274,7 @@ func (r *reader) see(p *page, rec record, key string) {
 func (r *reader) remember(off int64) {
 	r.warm = true
 	// An unreadable past costs nothing but the knowledge of repeats.
-	_ = r.file.Backward(off, warmBytes, func(line jsonl.Line) bool {
+	_ = r.file.Backward(off, warmBytes, func(line lines.Line) bool {
 		rec, ok := parse(line.Data, line.Off)
 		if !ok || rec.typ == typeHeader || !json.Valid(line.Data) {
 			return true

@@ -3,16 +3,16 @@ package pi
 import (
 	"belay/checkpoint"
 	"belay/internal/agent"
-	"belay/internal/foreign"
-	"belay/internal/jsonl"
+	"belay/internal/agent/kit/payload"
+	"belay/internal/transcript/lines"
 )
 
-// Rows are the records of one transcript that is no file of lines: OpenClaw's later store. It behaves as jsonl.File does for
+// Rows are the records of one transcript that is no file of lines: OpenClaw's later store. It behaves as lines.File does for
 // a file: offsets grow with the records, a position that does not hold any more makes Read begin anew (Span.Changed).
 type Rows interface {
-	Read(from jsonl.Pos, opt jsonl.Options, fn func(jsonl.Line) bool) (jsonl.Span, error)
-	Backward(end, limit int64, fn func(jsonl.Line) bool) error
-	At(off int64) (jsonl.Pos, error)
+	Read(from lines.Pos, opt lines.Options, fn func(lines.Line) bool) (lines.Span, error)
+	Backward(end, limit int64, fn func(lines.Line) bool) error
+	At(off int64) (lines.Pos, error)
 	Size() (int64, error)
 	Close() error
 }
@@ -27,7 +27,7 @@ func OpenRows(src agent.Source, rows Rows) checkpoint.Transcript {
 // Said is a user message of OpenClaw's as the reader gives it: without the program's own blocks and belay's. Aside says that
 // no person wrote it; turn, that the whole turn is none of a person's.
 func Said(text string) (said string, aside, turn bool) {
-	rest := foreign.WithoutOwn(text)
+	rest := payload.WithoutOwn(text)
 	said = personal(rest)
 	aside, turn = machinePrompt(said, "")
 	return words(said), aside, turn
@@ -35,7 +35,7 @@ func Said(text string) (said string, aside, turn bool) {
 
 // Answered is the model's last answer as the reader gives it. Quiet says that it means "nothing to do".
 func Answered(text, prompt string) (answer string, quiet bool) {
-	rest := foreign.WithoutOwn(text)
+	rest := payload.WithoutOwn(text)
 	_, quiet = silent(rest, prompt)
 	return words(rest), quiet
 }

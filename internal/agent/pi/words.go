@@ -7,9 +7,9 @@ import (
 	"unicode"
 
 	"belay/checkpoint"
-	"belay/internal/examine"
-	"belay/internal/jsonl"
 	"belay/internal/redact"
+	"belay/internal/transcript/lines"
+	"belay/internal/transcript/repair"
 )
 
 // OpenClaw puts blocks of its own around a person's words.
@@ -31,7 +31,7 @@ const maxIdent = 1024
 
 // ident makes a name that the file gives (ids, tools, models, paths) safe to keep, and of a bounded length.
 func ident(s string) string {
-	s = jsonl.Clean(s)
+	s = lines.Clean(s)
 	if len(s) <= maxIdent {
 		return s
 	}
@@ -39,13 +39,13 @@ func ident(s string) string {
 }
 
 // words makes a text of the conversation safe to keep.
-func words(s string) string { return redact.Cut(jsonl.Clean(s), checkpoint.CutText) }
+func words(s string) string { return redact.Cut(lines.Clean(s), checkpoint.CutText) }
 
 // output makes a tool's output safe to keep.
-func output(s string) string { return redact.Cut(jsonl.Clean(s), checkpoint.CutTool) }
+func output(s string) string { return redact.Cut(lines.Clean(s), checkpoint.CutTool) }
 
 // short makes an error's text safe to keep.
-func short(s string) string { return redact.Cut(jsonl.Clean(s), maxFailure) }
+func short(s string) string { return redact.Cut(lines.Clean(s), maxFailure) }
 
 // arguments makes a call's arguments safe to keep. A call that was cut while it was streamed has none yet but the part
 // that had come.
@@ -55,7 +55,7 @@ func arguments(c call) string {
 			return output(c.partial)
 		}
 	}
-	return redact.Cut(jsonl.Clean(cleanJSON(c.args)), checkpoint.CutTool)
+	return redact.Cut(lines.Clean(cleanJSON(c.args)), checkpoint.CutTool)
 }
 
 // cleanJSON takes escaped control characters and half surrogates out of a JSON text, which stays JSON.
@@ -154,7 +154,7 @@ func silent(answer, prompt string) (quiet, heartbeat bool) {
 // madeUp says whether a result was invented by the agent for a call whose result it never had.
 func madeUp(m message) bool {
 	s := strings.TrimSpace(m.text)
-	return m.synthetic || strings.HasPrefix(s, "[openclaw] missing tool result in session history") || s == "No result provided" || examine.MadeUp(s)
+	return m.synthetic || strings.HasPrefix(s, "[openclaw] missing tool result in session history") || s == "No result provided" || repair.MadeUp(s)
 }
 
 // goesOn says whether a result only tells that the call runs on in the background.
