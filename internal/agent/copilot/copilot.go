@@ -22,7 +22,7 @@ import (
 	"belay/checkpoint"
 	"belay/internal/agent"
 	"belay/internal/agent/kit/settings"
-	"belay/internal/transcript/records"
+	"belay/internal/transcript/lines"
 	"belay/internal/vfs"
 )
 
@@ -83,7 +83,7 @@ func (a *Agent) Limits() agent.Limits { return agent.Limits{BriefBytes: 9000} }
 
 // Open gives the reader of one session's events.
 func (a *Agent) Open(src agent.Source) checkpoint.Transcript {
-	return records.Open(src.Path, form(src.Session))
+	return lines.NewReader(src.Path, format(src.Session))
 }
 
 // ResumeCommand is what a person types to go on with a session. Ids are UUIDs; any other is not put on a command line.

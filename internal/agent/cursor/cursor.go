@@ -26,7 +26,7 @@ import (
 	"belay/checkpoint"
 	"belay/internal/agent"
 	"belay/internal/agent/kit/settings"
-	"belay/internal/transcript/records"
+	"belay/internal/transcript/lines"
 	"belay/internal/vfs"
 )
 
@@ -85,7 +85,9 @@ func (a *Agent) Events() []agent.EventSpec {
 func (a *Agent) Limits() agent.Limits { return agent.Limits{BriefBytes: 9000} }
 
 // Open gives the reader of one agent transcript.
-func (a *Agent) Open(src agent.Source) checkpoint.Transcript { return records.Open(src.Path, form) }
+func (a *Agent) Open(src agent.Source) checkpoint.Transcript {
+	return lines.NewReader(src.Path, format)
+}
 
 // ResumeCommand is what a person types to go on with a session. Ids are UUIDs; any other is not put on a command line.
 func (a *Agent) ResumeCommand(session string) string {

@@ -13,84 +13,30 @@ import (
 	"belay/internal/transcript/lines"
 )
 
-// collector turns lines into entries and keeps the account of one Read.
-type collector struct {
+// entries turns records into entries.
+type entries struct {
+	*lines.Page[state]
 	session string // of the file
 	child   string // set for a sub-agent's own file
-	cur     cursor
-	seen    *lines.Seen
-	known   *lines.Seen
-
-	entries []checkpoint.Entry
-	losses  checkpoint.Losses
-	decoded int
-}
-
-func isPrompt(e checkpoint.Entry) bool {
-	return e.Kind == checkpoint.EntryUser && !e.Aside && e.Child == "" && e.Session == ""
-}
-
-func isAnswer(e checkpoint.Entry) bool {
-	return e.Kind == checkpoint.EntryAssistant && !e.Aside && e.Text != "" && e.Child == "" && e.Session == ""
-}
-
-func isCompaction(e checkpoint.Entry) bool { return e.Kind == checkpoint.EntryCompaction }
-
-func (c *collector) has(what func(checkpoint.Entry) bool) bool {
-	return slices.ContainsFunc(c.entries, what)
-}
-
-// line takes one line of the file.
-func (c *collector) line(line lines.Line) {
-	if !matters(line.Data) {
-		return
-	}
-	c.decoded += len(line.Data)
-	rec, err := decodeRecord(line.Data)
-	if err == nil {
-		c.record(rec, line.Data, line.Rest)
-		return
-	}
-	// Of the objects in a record only records themselves have a uuid.
-	found, lost := lines.Rescue(line.Data, "uuid")
-	for _, data := range found {
-		if rec, err := decodeRecord(data); err == nil {
-			c.losses.Rescued++
-			c.record(rec, data, line.Rest)
-		}
-	}
-	switch {
-	case len(found) == 0:
-		lines.CountBad(&c.losses, line, "no record")
-	case lost:
-		lines.CountBad(&c.losses, line, "a stub beside a record")
-	}
 }
 
 // record takes one record. Each counts once, by its id.
-func (c *collector) record(rec lineRecord, data []byte, rest bool) {
+func (c entries) record(data []byte) error {
+	rec, err := decodeRecord(data)
 	own := hasOwn(data)
-	if !rec.talks() && !own {
-		return
+	if err != nil || !rec.talks() && !own {
+		return err
 	}
 	id := rec.UUID
 	if id == "" {
 		id = contentID(data)
 	}
-	switch {
-	case c.known != nil && c.known.Has(id):
-		c.seen.Add(id)
-		return // given before the file was rewritten
-	case rest && c.seen.Has(id):
-		return
-	case !rest && !c.seen.Add(id): // a rest comes again, when its newline is there
-		c.losses.Repeats++
-		return
+	if !c.Once(id) {
+		return nil
 	}
-	c.losses.Replaced += lines.Broken(data)
 	if own {
 		for _, marker := range payload.Markers(string(data)) {
-			c.entries = append(c.entries, checkpoint.Entry{ID: marker, Kind: checkpoint.EntryOwn, At: rec.at()})
+			c.Add(checkpoint.Entry{ID: marker, Kind: checkpoint.EntryOwn, At: rec.at()})
 		}
 	}
 	base := checkpoint.Entry{ID: id, At: rec.at(), Turn: rec.PromptID}
@@ -104,9 +50,10 @@ func (c *collector) record(rec lineRecord, data []byte, rest bool) {
 		}
 	}
 	if rec.TeamName != "" {
-		return // another agent's talk in this file
+		return nil // another agent's talk in this file
 	}
-	first := len(c.entries)
+
+	first := len(c.Entries)
 	switch rec.Type {
 	case "user":
 		c.user(rec, base)
@@ -115,13 +62,14 @@ func (c *collector) record(rec lineRecord, data []byte, rest bool) {
 	case "system":
 		c.system(rec, base)
 	}
-	if len(c.entries) > first {
-		c.about(rec, &c.entries[first])
+	if len(c.Entries) > first {
+		c.about(rec, &c.Entries[first])
 	}
+	return nil
 }
 
 // about tells workspace, model and mode with the first entry that comes after they changed.
-func (c *collector) about(rec lineRecord, e *checkpoint.Entry) {
+func (c entries) about(rec lineRecord, e *checkpoint.Entry) {
 	switch {
 	case e.Child != "":
 		return // a sub-agent's may differ for a while
@@ -129,14 +77,14 @@ func (c *collector) about(rec lineRecord, e *checkpoint.Entry) {
 		e.Workspace = workspaceOf(rec.Cwd)
 		return
 	}
-	if h := shortSum(rec.Cwd); h != 0 && h != c.cur.Place {
-		c.cur.Place, e.Workspace = h, workspaceOf(rec.Cwd)
+	if h := shortSum(rec.Cwd); h != 0 && h != c.State.Place {
+		c.State.Place, e.Workspace = h, workspaceOf(rec.Cwd)
 	}
-	if h := shortSum(rec.Message.Model); h != 0 && h != c.cur.Model && rec.Message.Model != syntheticModel {
-		c.cur.Model, e.Model = h, words(rec.Message.Model, maxName)
+	if h := shortSum(rec.Message.Model); h != 0 && h != c.State.Model && rec.Message.Model != syntheticModel {
+		c.State.Model, e.Model = h, words(rec.Message.Model, maxName)
 	}
-	if h := shortSum(rec.PermissionMode); h != 0 && h != c.cur.Mode {
-		c.cur.Mode, e.Mode = h, words(rec.PermissionMode, maxName)
+	if h := shortSum(rec.PermissionMode); h != 0 && h != c.State.Mode {
+		c.State.Mode, e.Mode = h, words(rec.PermissionMode, maxName)
 	}
 }
 
@@ -148,7 +96,7 @@ func workspaceOf(cwd string) string {
 	return strings.ToValidUTF8(payload.RealPath(cwd), "\uFFFD")
 }
 
-func (c *collector) user(rec lineRecord, base checkpoint.Entry) {
+func (c entries) user(rec lineRecord, base checkpoint.Entry) {
 	texts := c.blocks(rec, base)
 	if rec.IsMeta {
 		return // the program's words in the user's role
@@ -159,7 +107,7 @@ func (c *collector) user(rec lineRecord, base checkpoint.Entry) {
 			base.ID = rec.ParentUUID
 		}
 		base.Kind, base.Text = checkpoint.EntryCompaction, words(strings.Join(texts, "\n"), checkpoint.CutText)
-		c.entries = append(c.entries, base)
+		c.Add(base)
 		return
 	}
 	text := persons(texts)
@@ -168,7 +116,7 @@ func (c *collector) user(rec lineRecord, base checkpoint.Entry) {
 		return
 	case strings.HasPrefix(text, "[Request interrupted by user"):
 		base.Kind = checkpoint.EntryInterrupt
-		c.entries = append(c.entries, base)
+		c.Add(base)
 		c.turn(base, true)
 		return
 	}
@@ -177,34 +125,32 @@ func (c *collector) user(rec lineRecord, base checkpoint.Entry) {
 		return // nothing but a block of our own
 	}
 	base.Kind = checkpoint.EntryUser
-	c.entries = append(c.entries, base)
+	c.Add(base)
 	c.turn(base, false)
 	if call, failed := taskEnd(base.Text); base.Aside && call != "" {
 		end := base
 		end.ID, end.Kind, end.Call, end.Failed, end.Text, end.Aside = base.ID+"#"+call, checkpoint.EntryResult, call, failed, "", false
-		c.entries = append(c.entries, end)
+		c.Add(end)
 	}
 }
 
-func (c *collector) assistant(rec lineRecord, base checkpoint.Entry) {
+func (c entries) assistant(rec lineRecord, base checkpoint.Entry) {
 	base.Group = rec.Message.ID
 	if rec.Message.Model == syntheticModel || rec.IsAPIError {
-		if rec.IsAPIError && !c.cur.Ended && base.Child == "" && base.Session == "" {
-			c.entries = append(c.entries, checkpoint.Entry{ID: base.ID, Kind: checkpoint.EntryTurnEnd, At: base.At, Failed: true})
+		if rec.IsAPIError && !c.State.Ended && base.Child == "" && base.Session == "" {
+			c.Add(checkpoint.Entry{ID: base.ID, Kind: checkpoint.EntryTurnEnd, At: base.At, Failed: true})
 			c.turn(base, true)
 		}
 		return // not the model's words
 	}
-	at := len(c.entries)
+	at := len(c.Entries)
 	text := strings.TrimSpace(words(strings.Join(c.blocks(rec, base), "\n"), checkpoint.CutText))
 	if text == "" {
 		return
 	}
 	said := base
 	said.Kind, said.Text = checkpoint.EntryAssistant, text
-	c.entries = append(c.entries, checkpoint.Entry{})
-	copy(c.entries[at+1:], c.entries[at:]) // words come before the calls of the same record
-	c.entries[at] = said
+	c.Entries = slices.Insert(c.Entries, at, said) // words come before the calls of the same record
 	switch rec.Message.StopReason {
 	case "end_turn", "stop_sequence", "refusal":
 		if base.Child == "" {
@@ -213,33 +159,33 @@ func (c *collector) assistant(rec lineRecord, base checkpoint.Entry) {
 			if base.Group != "" {
 				end.ID = "end:" + base.Group
 			}
-			c.entries = append(c.entries, end)
+			c.Add(end)
 			c.turn(base, true)
 		}
 	}
 }
 
-func (c *collector) system(rec lineRecord, base checkpoint.Entry) {
+func (c entries) system(rec lineRecord, base checkpoint.Entry) {
 	switch {
 	case rec.Subtype == "compact_boundary":
 		base.Kind = checkpoint.EntryCompaction
-		c.entries = append(c.entries, base)
-	case rec.Subtype == "turn_duration" && !c.cur.Ended && base.Child == "" && base.Session == "":
+		c.Add(base)
+	case rec.Subtype == "turn_duration" && !c.State.Ended && base.Child == "" && base.Session == "":
 		base.Kind = checkpoint.EntryTurnEnd
-		c.entries = append(c.entries, base)
+		c.Add(base)
 		c.turn(base, true)
 	}
 }
 
 // turn remembers whether the conversation's turn has ended, so that two signs of one end are told once.
-func (c *collector) turn(e checkpoint.Entry, ended bool) {
+func (c entries) turn(e checkpoint.Entry, ended bool) {
 	if e.Child == "" && e.Session == "" {
-		c.cur.Ended = ended
+		c.State.Ended = ended
 	}
 }
 
 // blocks adds the calls and results of a message and returns its texts.
-func (c *collector) blocks(rec lineRecord, base checkpoint.Entry) (texts []string) {
+func (c entries) blocks(rec lineRecord, base checkpoint.Entry) (texts []string) {
 	for _, b := range rec.Message.Content {
 		switch {
 		case b.Type == "text" || b.Type == "" && b.Text != "":
@@ -248,14 +194,14 @@ func (c *collector) blocks(rec lineRecord, base checkpoint.Entry) (texts []strin
 			e := base
 			e.ID, e.Kind, e.Call = base.ID+"#"+b.ID, checkpoint.EntryCall, b.ID
 			e.Name, e.Input = words(b.Name, maxName), toolText(b.Input)
-			c.entries = append(c.entries, e)
+			c.Add(e)
 		case strings.HasSuffix(b.Type, "tool_result") && b.ToolUseID != "":
 			e := base
 			e.ID, e.Kind, e.Call = base.ID+"#"+b.ToolUseID, checkpoint.EntryResult, b.ToolUseID
 			e.Output, e.Failed = resultText(b.Content), b.IsError
 			e.MadeUp = rec.ToolDenialKind == "interrupted" || strings.HasPrefix(e.Output, madeUpResult)
 			e.Background = rec.ToolUseResult.goesOn()
-			c.entries = append(c.entries, e)
+			c.Add(e)
 		}
 	}
 	return texts

@@ -1,4 +1,4 @@
-package records
+package lines
 
 import (
 	"bytes"
@@ -7,49 +7,39 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"belay/checkpoint"
-	"belay/internal/transcript/lines"
 )
 
 // count is the state of a form that numbers its records.
 type count struct {
+	Pos
 	N int `json:"n,omitempty"`
 }
 
 // numbered has records {"w": words}: "?.." is a prompt, "=.." a summary, all else an answer.
-var numbered = Form[count]{Key: "w", Line: func(s *count, l lines.Line) ([]checkpoint.Entry, error) {
+var numbered = Format[count]{Keys: []string{"w"}, Record: func(_ context.Context, p *Page[count], r Record) error {
 	var rec struct{ W string }
-	if l.Data[0] != '{' {
-		return nil, errors.New("no object")
+	if err := Decode(r.Data, &rec); err != nil {
+		return err
 	}
-	if err := lines.Decode(l.Data, &rec); err != nil {
-		return nil, err
-	}
-	s.N++
-	e := checkpoint.Entry{ID: fmt.Sprint(s.N), Kind: checkpoint.EntryAssistant, Text: rec.W}
+	p.State.N++
+	e := checkpoint.Entry{ID: fmt.Sprint(p.State.N), Kind: checkpoint.EntryAssistant, Text: rec.W}
 	switch {
 	case strings.HasPrefix(rec.W, "?"):
 		e.Kind = checkpoint.EntryUser
 	case strings.HasPrefix(rec.W, "="):
 		e.Kind = checkpoint.EntryCompaction
 	}
-	return []checkpoint.Entry{e}, nil
+	p.Add(e)
+	return nil
 }}
 
-func write(t testing.TB, path, text string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func read(t testing.TB, r *Reader[count], from checkpoint.Cursor, opt checkpoint.ReadOptions) checkpoint.Batch {
+func batchOf(t testing.TB, r *Reader[count, *count], from checkpoint.Cursor, opt checkpoint.ReadOptions) checkpoint.Batch {
 	t.Helper()
 	b, err := r.Read(context.Background(), from, opt)
 	if err != nil {
@@ -89,14 +79,14 @@ func TestEachRecordOnce(t *testing.T) {
 		{`{"w":"?z"}` + "\n", "reset, 1 ?z", false, 0, 0},
 	}
 	path := filepath.Join(t.TempDir(), "t.jsonl")
-	one := Open(path, numbered)
+	one := NewReader(path, numbered)
 	defer one.Close()
 	var cur checkpoint.Cursor
 	for i, s := range steps {
-		write(t, path, s.file)
-		fresh := Open(path, numbered)
-		for n, r := range []*Reader[count]{fresh, one} {
-			b := read(t, r, cur, checkpoint.ReadOptions{Final: s.final})
+		put(t, path, s.file)
+		fresh := NewReader(path, numbered)
+		for n, r := range []*Reader[count, *count]{fresh, one} {
+			b := batchOf(t, r, cur, checkpoint.ReadOptions{Final: s.final})
 			if show(b.Entries) != s.want || b.Losses.BadLines != s.bad || b.Losses.Torn != s.torn {
 				t.Errorf("step %d, reader %d: %s, %+v; want %s, %d bad, %d torn", i, n, show(b.Entries), b.Losses, s.want, s.bad, s.torn)
 			}
@@ -113,60 +103,102 @@ func TestEachRecordOnce(t *testing.T) {
 func TestFirstSightOfALargeFile(t *testing.T) {
 	long := strings.Repeat("x", 20<<10)
 	var b strings.Builder
-	put := func(w string) { fmt.Fprintf(&b, `{"w":%q}`+"\n", w) }
-	put("first answer")
-	put("?the task")
+	say := func(w string) { fmt.Fprintf(&b, `{"w":%q}`+"\n", w) }
+	say("first answer")
+	say("?the task")
 	for range 30 {
-		put(long)
+		say(long)
 	}
-	put("=what was")
+	say("=what was")
 	before := b.Len()
-	put("?and now")
-	put("last")
+	say("?and now")
+	say("last")
 	path := filepath.Join(t.TempDir(), "t.jsonl")
-	write(t, path, b.String())
-	r := Open(path, numbered)
+	put(t, path, b.String())
+	r := NewReader(path, numbered)
 	defer r.Close()
-	got := read(t, r, "", checkpoint.ReadOptions{})
+	got := batchOf(t, r, "", checkpoint.ReadOptions{})
 	if want := "2 ?the task, 3 =what was, 4 ?and now, 5 last"; show(got.Entries) != want || !got.First {
 		t.Errorf("got %s, first %v; want %s", show(got.Entries), got.First, want)
 	}
 	if min := int64(before) - 25<<10; got.Skipped < int64(len(long))*29 || got.Skipped > int64(before) || got.Skipped < min {
 		t.Errorf("skipped %d of %d bytes", got.Skipped, before)
 	}
-	whole := read(t, r, "", checkpoint.ReadOptions{Whole: true})
+	whole := batchOf(t, r, "", checkpoint.ReadOptions{Whole: true})
 	if len(whole.Entries) != 35 || !whole.First || whole.Skipped != 0 {
 		t.Errorf("whole: %d entries, first %v, skipped %d; want 35, true, 0", len(whole.Entries), whole.First, whole.Skipped)
 	}
-	if more := read(t, r, got.Cursor, checkpoint.ReadOptions{}); len(more.Entries) != 0 || more.First {
+	if more := batchOf(t, r, got.Cursor, checkpoint.ReadOptions{}); len(more.Entries) != 0 || more.First {
 		t.Errorf("again: %s", show(more.Entries))
 	}
 }
 
 // A record with an id counts once, however often and in whichever run it comes again.
 func TestRepeats(t *testing.T) {
-	named := numbered
-	named.ID = func(record []byte) string {
-		var rec struct{ W string }
-		_ = lines.Decode(record, &rec) // what is no record has no id
-		return rec.W
-	}
 	path := filepath.Join(t.TempDir(), "t.jsonl")
 	lines := `{"w":"?a"}` + "\n" + `{"w":"b"}` + "\n"
-	write(t, path, lines+lines)
-	first := read(t, Open(path, named), "", checkpoint.ReadOptions{})
+	put(t, path, lines+lines)
+	first := batchOf(t, NewReader(path, named), "", checkpoint.ReadOptions{})
 	if show(first.Entries) != "1 ?a, 2 b" || first.Losses.Repeats != 2 {
 		t.Errorf("%s, %d repeats; want each once and 2", show(first.Entries), first.Losses.Repeats)
 	}
-	write(t, path, lines+lines+`{"w":"b"}`+"\n"+`{"w":"c"}`+"\n")
-	next := read(t, Open(path, named), first.Cursor, checkpoint.ReadOptions{})
+	put(t, path, lines+lines+`{"w":"b"}`+"\n"+`{"w":"c"}`+"\n")
+	next := batchOf(t, NewReader(path, named), first.Cursor, checkpoint.ReadOptions{})
 	if show(next.Entries) != "3 c" || next.Losses.Repeats != 1 {
 		t.Errorf("in a later run: %s, %d repeats; want 3 c and 1", show(next.Entries), next.Losses.Repeats)
 	}
 }
 
+// named is numbered with records that are known by their words.
+var named = Format[count]{
+	Keys:  numbered.Keys,
+	Learn: func(seen *Seen, l Line) { seen.Add(wordsOf(l.Data)) },
+	Record: func(ctx context.Context, p *Page[count], r Record) error {
+		if !p.Once(wordsOf(r.Data)) {
+			return nil
+		}
+		return numbered.Record(ctx, p, r)
+	},
+}
+
+func wordsOf(record []byte) string {
+	var rec struct{ W string }
+	_ = Decode(record, &rec) // what is no record has no words
+	return rec.W
+}
+
+// What was given before the past changed, however often it does, is not given again and is no repeat.
+func TestRewrittenTwice(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "t.jsonl")
+	a, b, c := `{"w":"?a"}`+"\n", `{"w":"b"}`+"\n", `{"w":"c"}`+"\n"
+	put(t, path, a+b+b)
+	r := NewReader(path, named)
+	defer r.Close()
+	last := batchOf(t, r, "", checkpoint.ReadOptions{})
+	for _, step := range []struct{ file, want string }{{c, "reset, 1 c"}, {b + a + c, "reset"}, {b + a + c + `{"w":"d"}` + "\n", "1 d"}} {
+		put(t, path, step.file)
+		last = batchOf(t, r, last.Cursor, checkpoint.ReadOptions{})
+		if show(last.Entries) != step.want || last.Losses.Repeats != 0 {
+			t.Errorf("%q: %s, %d repeats; want %s and none", step.file, show(last.Entries), last.Losses.Repeats, step.want)
+		}
+	}
+}
+
+// An unreadable cursor counts as none.
+func TestUnreadableCursor(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "t.jsonl")
+	put(t, path, `{"w":"?a"}`+"\n")
+	r := NewReader(path, numbered)
+	defer r.Close()
+	for _, cur := range []checkpoint.Cursor{"rubbish", `{"o":-1}`, `[]`} {
+		if b := batchOf(t, r, cur, checkpoint.ReadOptions{}); show(b.Entries) != "reset, 1 ?a" || !b.First {
+			t.Errorf("cursor %q: %s, first %v; want a reset and all, as first sight", cur, show(b.Entries), b.First)
+		}
+	}
+}
+
 func TestNothingThere(t *testing.T) {
-	r := Open(filepath.Join(t.TempDir(), "absent.jsonl"), numbered)
+	r := NewReader(filepath.Join(t.TempDir(), "absent.jsonl"), numbered)
 	for _, cur := range []checkpoint.Cursor{"", `{"o":5}`, "no cursor"} {
 		b, err := r.Read(context.Background(), cur, checkpoint.ReadOptions{})
 		if !errors.Is(err, fs.ErrNotExist) || b.Cursor != cur {
@@ -175,8 +207,8 @@ func TestNothingThere(t *testing.T) {
 	}
 }
 
-// FuzzRead: whatever the file holds and wherever it is cut, what is read in two pieces is what is read at once.
-func FuzzRead(f *testing.F) {
+// FuzzReader: whatever the file holds and wherever it is cut, what is read in two pieces is what is read at once.
+func FuzzReader(f *testing.F) {
 	f.Add([]byte(`{"w":"?a"}`+"\n"+`{"w":"b"}`+"\n"), 12)
 	f.Add([]byte("\x00\x00\n{\"w\":\"a{\"w\":\"b\"}\n"), 3)
 	dir := f.TempDir()
@@ -185,13 +217,13 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		path := filepath.Join(dir, "t.jsonl")
-		write(t, path, string(data))
-		whole := read(t, Open(path, numbered), "", checkpoint.ReadOptions{Whole: true})
+		put(t, path, string(data))
+		whole := batchOf(t, NewReader(path, numbered), "", checkpoint.ReadOptions{Whole: true})
 		cut = bytes.LastIndexByte(data[:cut], '\n') + 1
-		write(t, path, string(data[:cut]))
-		head := read(t, Open(path, numbered), "", checkpoint.ReadOptions{Whole: true})
-		write(t, path, string(data))
-		tail := read(t, Open(path, numbered), head.Cursor, checkpoint.ReadOptions{})
+		put(t, path, string(data[:cut]))
+		head := batchOf(t, NewReader(path, numbered), "", checkpoint.ReadOptions{Whole: true})
+		put(t, path, string(data))
+		tail := batchOf(t, NewReader(path, numbered), head.Cursor, checkpoint.ReadOptions{})
 		if got := append(head.Entries, tail.Entries...); !slices.Equal(got, whole.Entries) {
 			t.Errorf("in two: %s\nat once: %s", show(got), show(whole.Entries))
 		}
