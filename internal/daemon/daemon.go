@@ -5,16 +5,13 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -227,8 +224,8 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 		d.watch.Add(path)
 		d.watch.Active(path, !d.opt.Notify)
 	}
-	for _, s := range states {
-		d.start(s, true)
+	for _, l := range states {
+		d.start(l, true)
 	}
 	d.wait.Go(func() { d.followChanges(d.life) })
 	d.wait.Go(func() { d.followBreaker(d.life) })
@@ -237,41 +234,23 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// replay gives the states that were active when the last daemon ended, with the journal's events folded in: a session that
-// still lives, or to which something is owed, may have no event in what is left of the journal.
-func (d *Daemon) replay(ctx context.Context) ([]*checkpoint.State, error) {
-	states := map[checkpoint.Key]*checkpoint.State{}
-	last := d.journal.Health().Last
-	for _, key := range d.dir.LoadActive() {
-		states[key] = d.load(key, last)
-	}
-	rep, err := d.journal.Replay(ctx, 0, func(seq uint64, payload []byte) error {
-		var e checkpoint.Event
-		if json.Unmarshal(payload, &e) != nil {
-			return nil // of a later version
-		}
-		s := states[e.Key]
-		if s == nil {
-			s = d.load(e.Key, last)
-			states[e.Key] = s
-		}
-		if seq > s.Seq {
-			e.Seq = seq
-			d.safely("replay", func() { s.Apply(e) })
-		}
-		return nil
-	})
+// replay gives the sessions that were active when the last daemon ended, and those that the journal names.
+func (d *Daemon) replay(ctx context.Context) ([]state.Loaded, error) {
+	list, rep, err := d.dir.Replay(ctx, d.store, d.journal)
 	if err != nil {
 		return nil, fmt.Errorf("replay the journal: %w", err)
 	}
-	d.counts.lost.Add(int64(rep.Lost))
-	sessions := len(states)
-	// The first line builds the rules for secrets, of which the first event has need too: beside the start, and not before it.
-	d.wait.Go(func() { d.log.Info("replayed", zap.Any("report", rep), zap.Int("sessions", sessions)) })
-	list := make([]*checkpoint.State, 0, len(states))
-	for _, s := range states {
-		list = append(list, s)
-	}
+	d.counts.lost.Add(int64(rep.Journal.Lost))
+	d.counts.panics.Add(int64(rep.Panics))
+
+	// The first line builds the rules for secrets, which the first event needs too: beside the start, and not before it.
+	d.wait.Go(func() {
+		d.log.Info("replayed", zap.Any("report", rep.Journal), zap.Int("sessions", len(list)))
+		if p := rep.Panic; rep.Panics > 0 {
+			d.log.Error("panic", zap.String("in", "replay"), zap.Int("records", rep.Panics), zap.Uint64("newest", p.Seq),
+				zap.String("panic", panicText(p.Value)), zap.ByteString("stack", p.Stack))
+		}
+	})
 	return list, nil
 }
 
@@ -294,57 +273,16 @@ func panicText(p any) string {
 	return fmt.Sprintf("%T", p)
 }
 
-// load reads a session from disk: its saved state, else its newest checkpoint, else nothing.
-func (d *Daemon) load(key checkpoint.Key, last uint64) *checkpoint.State {
-	s, err := d.dir.LoadState(key)
-	if err != nil {
-		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
-			d.log.Warn("load state", zap.Stringer("session", key), zap.Error(err))
-			if err := d.dir.SetAside(key); err != nil {
-				d.log.Warn("set a bad state aside", zap.Stringer("session", key), zap.Error(err))
-			}
-		}
-		if s = d.fromCheckpoints(key); s == nil {
-			return checkpoint.NewState(key)
-		}
-	}
-	if c := d.newest(key, s.LastNumber); c != nil && c.State.Seq > last {
-		s = c.Restore() // it was taken while the journal's disk failed, and is all that holds what came then: it is waited for
-	}
-	if s.Seq > last {
-		// The journal lost what the state holds, and its numbers start again below. The file must say so before they do:
-		// a replay would pass over them.
-		s.Seq = last
-		if err := d.dir.SaveState(s); err != nil {
-			d.log.Warn("save state with a lower number", zap.Stringer("session", key), zap.Error(err))
-		}
-	}
-	return s
+// load reads a session from disk. It changes nothing there: two callers may load one session at the same time.
+func (d *Daemon) load(key checkpoint.Key) state.Loaded {
+	return d.dir.Load(d.life, d.store, key, d.journal.Health().Last)
 }
 
-// fromCheckpoints restores a session from its newest whole checkpoint.
-func (d *Daemon) fromCheckpoints(key checkpoint.Key) *checkpoint.State {
-	if c := d.newest(key, 0); c != nil {
-		return c.Restore()
+// mend puts right on disk what reading a session found to be wrong. The session's own goroutine does it, before anything else.
+func (d *Daemon) mend(l state.Loaded) {
+	if err := errors.Join(l.Err, d.dir.Mend(l)); err != nil {
+		d.log.Warn("load state", zap.Stringer("session", l.Key), zap.Error(err))
 	}
-	return nil
-}
-
-// newest gives a session's newest whole checkpoint; nil when there is none above a number.
-func (d *Daemon) newest(key checkpoint.Key, above uint64) *checkpoint.Checkpoint {
-	list, err := d.store.List(d.life, key)
-	if err != nil || len(list) == 0 || list[0].Number <= above {
-		return nil
-	}
-	c, damaged, err := checkpoint.Newest(key.Dir(), list, func(n uint64) ([]byte, error) { return d.store.Get(d.life, key, n) })
-	if err != nil {
-		d.log.Warn("no usable checkpoint", zap.Stringer("session", key), zap.Int("damaged", damaged), zap.Error(err))
-		return nil
-	}
-	if c.Number <= above {
-		return nil
-	}
-	return c
 }
 
 // session gives the active session of a key, activating it when needed.
@@ -355,11 +293,12 @@ func (d *Daemon) session(key checkpoint.Key) *session {
 	if s != nil {
 		return s
 	}
-	return d.start(d.load(key, d.journal.Health().Last), false)
+	return d.start(d.load(key), false)
 }
 
 // start makes a session active. Two callers get the same one.
-func (d *Daemon) start(state *checkpoint.State, replayed bool) *session {
+func (d *Daemon) start(l state.Loaded, replayed bool) *session {
+	state := l.State
 	s := &session{d: d, key: state.Key, folder: d.dir.Session(state.Key), inbox: make(chan func(), 64), done: make(chan struct{}), state: state, saved: state.Seq,
 		fresh: state.Began.IsZero(), lastSeen: time.Now(), noted: map[string]bool{}, agent: d.agentNamed(state.Key.Agent)}
 	if replayed {
@@ -381,7 +320,10 @@ func (d *Daemon) start(state *checkpoint.State, replayed bool) *session {
 	}
 	d.mu.sessions[state.Key] = s
 	d.mu.Unlock()
-	d.wait.Go(func() { s.run(d.life) })
+	d.wait.Go(func() {
+		d.mend(l)
+		s.run(d.life)
+	})
 	if state.Proc != nil && state.Live {
 		d.waitFor(*state.Proc)
 	}

@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"belay/checkpoint"
+	"belay/checkpoint/filestore"
 	"belay/checkpoint/journal"
 	"belay/internal/vfs"
 )
@@ -79,8 +80,12 @@ func (d Dir) Steady(read func() (journal.Report, error)) error {
 	}
 }
 
-// Fold brings saved states up to date: it applies the journal's later events, and adds the sessions that only the journal
-// knows. A state that an event changes is first given to wake, which puts a whole one in its place.
-func (d Dir) Fold(ctx context.Context, states map[checkpoint.Key]*checkpoint.State, wake func(*checkpoint.State) *checkpoint.State) (journal.Report, error) {
-	return d.fold(ctx, states, nil, nil, wake)
+// Fold brings states that were read from files up to date: it applies the journal's later events, and adds the sessions that
+// only the journal knows. A state that an event changes is first given to wake, which puts a whole one in its place.
+func (d Dir) Fold(
+	ctx context.Context, states map[checkpoint.Key]*checkpoint.State, wake func(*checkpoint.State) *checkpoint.State,
+) (journal.Report, error) {
+	r := replay{dir: d, store: filestore.At(d.FS, d.Root), states: states, wake: wake}
+	err := r.run(ctx, d.scan)
+	return r.report.Journal, err
 }

@@ -4,7 +4,6 @@
 package state
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -176,6 +175,8 @@ func (d Dir) SetAside(k checkpoint.Key) error {
 type Report struct {
 	Journal journal.Report
 	Bad     []string // state files that could not be read; the journal and checkpoints stand in for them
+	Panics  int      // records that could not be applied to their session
+	Panic   Panic    // the newest of them
 }
 
 // States reads every session that want accepts (nil: all) as it stands now.
@@ -197,9 +198,12 @@ func (d Dir) gather(ctx context.Context, prefix string, needle []byte, want func
 			}
 			return ctx.Err()
 		})
-		if err == nil {
-			rep.Journal, err = d.fold(ctx, states, needle, want, nil)
+		if err != nil {
+			return rep.Journal, err
 		}
+		r := replay{dir: d, store: filestore.At(d.FS, d.Root), states: states, want: want, needle: needle, report: rep}
+		err = r.run(ctx, d.scan)
+		rep = r.report
 		return rep.Journal, err
 	})
 	if err != nil {
@@ -225,33 +229,8 @@ func (d Dir) saved(ctx context.Context, name string, rep *Report) *checkpoint.St
 	return c.Restore()
 }
 
-// fold applies the journal's events to the states. A needle that a record must hold saves decoding the others. A state that
-// is not there whole (see Fold) is woken first.
-func (d Dir) fold(ctx context.Context, states map[checkpoint.Key]*checkpoint.State, needle []byte, want func(checkpoint.Key) bool, wake func(*checkpoint.State) *checkpoint.State) (journal.Report, error) {
-	return journal.Scan(d.FS, d.Journal(), 0, func(seq uint64, payload []byte) error {
-		if needle != nil && !bytes.Contains(payload, needle) {
-			return nil
-		}
-		var e checkpoint.Event
-		if json.Unmarshal(payload, &e) != nil || want != nil && !want(e.Key) {
-			return nil // a record of a later version, or another session's
-		}
-		s := states[e.Key]
-		if s == nil {
-			s = checkpoint.NewState(e.Key)
-			states[e.Key] = s
-		}
-		if seq > s.Seq && wake != nil {
-			s = wake(s)
-			states[e.Key] = s
-		}
-		if seq > s.Seq {
-			e.Seq = seq
-			s.Apply(e)
-		}
-		return ctx.Err()
-	})
-}
+// scan reads the journal, which a daemon may be writing.
+func (d Dir) scan(fn record) (journal.Report, error) { return journal.Scan(d.FS, d.Journal(), 0, fn) }
 
 // eachState calls fn with the path of every state file, links left out.
 func (d Dir) eachState(fn func(name string) error) error {
