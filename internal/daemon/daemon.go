@@ -141,6 +141,7 @@ func (d *Daemon) run(ctx context.Context) error {
 		return err
 	}
 	defer d.place.unlock() // the kernel does it in any case
+	d.wait.Go(redact.Warm) // beside the start: the first log line and the first event need the rules
 	d.life, d.stop = context.WithCancel(context.WithoutCancel(ctx))
 	defer d.settled()
 	defer d.stop()
@@ -265,9 +266,7 @@ func (d *Daemon) replay(ctx context.Context) ([]*checkpoint.State, error) {
 		return nil, fmt.Errorf("replay the journal: %w", err)
 	}
 	d.counts.lost.Add(int64(rep.Lost))
-	sessions := len(states)
-	// The first line builds the rules for secrets, of which the first event has need too: beside the start, and not before it.
-	d.wait.Go(func() { d.log.Info("replayed", zap.Any("report", rep), zap.Int("sessions", sessions)) })
+	d.log.Info("replayed", zap.Any("report", rep), zap.Int("sessions", len(states)))
 	list := make([]*checkpoint.State, 0, len(states))
 	for _, s := range states {
 		list = append(list, s)
