@@ -36,7 +36,7 @@ func benchmarkAck(b *testing.B, clients, ahead int) {
 	stop := run(j)
 	p := []byte(fmt.Sprintf(`{"pad":%240d}`, 1))
 	one := func() {
-		seq, err := j.Append(p)
+		seq, err := j.Append(b.Context(), p)
 		if err == nil {
 			err = j.Wait(context.Background(), seq)
 		}
@@ -115,7 +115,7 @@ func BenchmarkReplay(b *testing.B) {
 	stop := run(j)
 	p := []byte(fmt.Sprintf(`{"pad":%240d}`, 1))
 	for range 50_000 {
-		if _, err := j.Append(p); err != nil {
+		if _, err := j.Append(b.Context(), p); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -103,7 +103,7 @@ func (j *Journal) take() []record {
 	j.mu.pending = j.mu.pending[:rest]
 	j.mu.bytes -= bytes
 	j.mu.group, j.mu.queued = j.mu.queued, make(chan struct{})
-	j.mu.room.Broadcast()
+	j.roomForMore()
 	return j.mu.writing
 }
 
@@ -133,7 +133,7 @@ func (j *Journal) settle(group []record, err error) {
 		// All that are queued hear of it, and those who wait for room go on: the ring drops instead.
 		close(j.mu.queued)
 		j.mu.queued = make(chan struct{})
-		j.mu.room.Broadcast()
+		j.roomForMore()
 	}
 
 	clear(j.mu.writing)
@@ -148,7 +148,7 @@ func (j *Journal) settle(group []record, err error) {
 func (j *Journal) finish() error {
 	j.mu.Lock()
 	j.mu.closed = true
-	j.mu.room.Broadcast()
+	j.roomForMore()
 	j.mu.Unlock()
 
 	err := j.drain()

@@ -364,7 +364,7 @@ func TestScanOfALiveJournal(t *testing.T) {
 	go func() {
 		defer close(done)
 		for n := uint64(1); n <= 400; n++ {
-			seq, err := j.Append([]byte(strings.Repeat(payload(n), 20)))
+			seq, err := j.Append(t.Context(), []byte(strings.Repeat(payload(n), 20)))
 			if err == nil && n%10 == 0 {
 				err = j.Wait(t.Context(), seq)
 			}

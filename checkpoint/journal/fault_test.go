@@ -316,7 +316,7 @@ func TestDroppedInTheMiddle(t *testing.T) {
 	j.mu.failing, j.mu.err = true, syscall.EIO
 	add(t, j)
 	group := j.take()
-	if _, err := j.Append(make([]byte, 180)); err != nil {
+	if _, err := j.Append(t.Context(), make([]byte, 180)); err != nil {
 		t.Fatal(err)
 	}
 

@@ -54,7 +54,7 @@ func run(j *Journal) (stop func() error) {
 // add appends the next record.
 func add(t *testing.T, j *Journal) uint64 {
 	t.Helper()
-	seq, err := j.Append([]byte(payload(j.Health().Last + 1)))
+	seq, err := j.Append(t.Context(), []byte(payload(j.Health().Last+1)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -115,7 +115,7 @@ type Journal struct {
 
 	mu struct {
 		sync.Mutex
-		room    *sync.Cond // pending became smaller, or the journal closed
+		room    chan struct{} // closed when pending became smaller or the journal closed; then a new one takes its place
 		next    uint64
 		stored  uint64
 		pending []record
@@ -177,8 +177,7 @@ func Open(fsys vfs.FS, dir string, opt Options) (*Journal, error) {
 		fsys: fsys, dir: dir, opt: opt, old: names,
 		kick: make(chan struct{}, 1), look: make(chan struct{}, 1), change: make(chan struct{}, 1),
 	}
-
-	j.mu.room = sync.NewCond(&j.mu)
+	j.mu.room = make(chan struct{})
 	j.mu.queued = make(chan struct{})
 	j.findEnd()
 	for i, first := range names {
@@ -250,21 +249,39 @@ func cutTail(fsys vfs.FS, name string, size int64) error {
 
 // Append queues a record and returns its number at once; numbers are in the order of the calls. It never waits for the
 // disk itself, only for room in memory while the writer is Options.Memory behind a disk that works, so that Run must be
-// running by then. The journal keeps the payload until it is written: the caller must not change it.
-func (j *Journal) Append(payload []byte) (uint64, error) {
+// running by then; it returns the context's error when that ends first. The journal keeps the payload until it is written:
+// the caller must not change it.
+func (j *Journal) Append(ctx context.Context, payload []byte) (uint64, error) {
 	if len(payload) > MaxPayload {
 		return 0, fmt.Errorf("append record of %d bytes: %w", len(payload), ErrTooLarge)
 	}
 
+	for {
+		seq, room, err := j.queue(payload)
+		if err != nil || room == nil {
+			return seq, err
+		}
+
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return 0, fmt.Errorf("append record: %w", ctx.Err())
+		}
+	}
+}
+
+// queue gives a record its number and its place in memory. Where there is no room it gives the channel that closes when there
+// may be some.
+func (j *Journal) queue(payload []byte) (seq uint64, room <-chan struct{}, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	r := record{payload: payload}
-	for !j.mu.closed && !j.mu.failing && len(j.mu.pending) > 0 && j.mu.bytes+r.size() > j.opt.Memory {
-		j.mu.room.Wait()
-	}
 
-	if j.mu.closed {
-		return 0, fmt.Errorf("append record: %w", ErrClosed)
+	r := record{payload: payload}
+	switch {
+	case j.mu.closed:
+		return 0, nil, fmt.Errorf("append record: %w", ErrClosed)
+	case !j.mu.failing && len(j.mu.pending) > 0 && j.mu.bytes+r.size() > j.opt.Memory:
+		return 0, j.mu.room, nil
 	}
 
 	r.seq = j.mu.next
@@ -276,7 +293,13 @@ func (j *Journal) Append(payload []byte) (uint64, error) {
 	}
 
 	signal(j.kick)
-	return r.seq, nil
+	return r.seq, nil, nil
+}
+
+// roomForMore lets those who wait for room look again. It is called under the lock.
+func (j *Journal) roomForMore() {
+	close(j.mu.room)
+	j.mu.room = make(chan struct{})
 }
 
 // dropOldest makes room while the disk fails. The newest record always stays. It is called under the lock.

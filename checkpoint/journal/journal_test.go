@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"belay/internal/vfs"
 	"belay/internal/vfs/vfstest"
@@ -27,7 +28,7 @@ func TestRoundTripOnTheRealDisk(t *testing.T) {
 
 		stop := run(j)
 		for i, p := range want {
-			seq, err := j.Append(p)
+			seq, err := j.Append(t.Context(), p)
 			if err != nil || seq != uint64(start*len(want)+i+1) {
 				t.Fatalf("start %d, record %d: got number %d, %v", start, i, seq, err)
 			}
@@ -36,7 +37,7 @@ func TestRoundTripOnTheRealDisk(t *testing.T) {
 		if err := j.Wait(t.Context(), uint64((start+1)*len(want))); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := j.Append(make([]byte, MaxPayload+1)); !errors.Is(err, ErrTooLarge) {
+		if _, err := j.Append(t.Context(), make([]byte, MaxPayload+1)); !errors.Is(err, ErrTooLarge) {
 			t.Errorf("record over the bound: got %v, want ErrTooLarge", err)
 		}
 		if err := stop(); err != nil {
@@ -181,7 +182,7 @@ func TestConcurrentAppenders(t *testing.T) {
 		wg.Go(func() {
 			for i := range 50 {
 				p := strings.Repeat(string(rune('a'+worker)), i+1)
-				seq, err := j.Append([]byte(p))
+				seq, err := j.Append(t.Context(), []byte(p))
 				if err == nil {
 					err = j.Wait(t.Context(), seq)
 				}
@@ -247,7 +248,7 @@ func TestStoppingWritesWhatIsQueued(t *testing.T) {
 	if err := j.Wait(t.Context(), 5); err != nil {
 		t.Errorf("wait after the last round: %v", err)
 	}
-	if _, err := j.Append(nil); !errors.Is(err, ErrClosed) {
+	if _, err := j.Append(t.Context(), nil); !errors.Is(err, ErrClosed) {
 		t.Errorf("append after the end: got %v, want ErrClosed", err)
 	}
 	if err := j.Run(t.Context()); err == nil {
@@ -267,7 +268,7 @@ func TestAppendWaitsForRoom(t *testing.T) {
 
 		fourth := make(chan error, 1)
 		go func() {
-			_, err := j.Append([]byte(payload(4)))
+			_, err := j.Append(t.Context(), []byte(payload(4)))
 			fourth <- err
 		}()
 
@@ -287,6 +288,25 @@ func TestAppendWaitsForRoom(t *testing.T) {
 		}
 		if err := stop(); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// A disk that hangs keeps nobody for longer than they care to wait: what gave up has no number.
+func TestAppendWaitsNoLongerThanItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := open(t, newMem(t), Options{Memory: 3 * (recordHead + 14)}) // and nobody writes
+		for range 3 {
+			add(t, j)
+		}
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if seq, err := j.Append(ctx, []byte(payload(4))); seq != 0 || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("without room: number %d, %v; want none and the context's error", seq, err)
+		}
+		if got := j.Health(); got.Last != 3 || got.Held != 3 {
+			t.Errorf("%d records up to %d, want 3 up to 3", got.Held, got.Last)
 		}
 	})
 }

@@ -138,6 +138,7 @@ func (d *Daemon) run(ctx context.Context) error {
 		return err
 	}
 	defer d.place.unlock() // the kernel does it in any case
+	d.wait.Go(redact.Warm) // beside the start: the first log line and the first event need the rules
 	d.life, d.stop = context.WithCancel(context.WithoutCancel(ctx))
 	defer d.settled()
 	defer d.stop()
@@ -242,15 +243,12 @@ func (d *Daemon) replay(ctx context.Context) ([]state.Loaded, error) {
 	}
 	d.counts.lost.Add(int64(rep.Journal.Lost))
 	d.counts.panics.Add(int64(rep.Panics))
+	d.log.Info("replayed", zap.Any("report", rep.Journal), zap.Int("sessions", len(list)))
+	if p := rep.Panic; rep.Panics > 0 {
+		d.log.Error("panic", zap.String("in", "replay"), zap.Int("records", rep.Panics), zap.Uint64("newest", p.Seq),
+			zap.String("panic", panicText(p.Value)), zap.ByteString("stack", p.Stack))
+	}
 
-	// The first line builds the rules for secrets, which the first event needs too: beside the start, and not before it.
-	d.wait.Go(func() {
-		d.log.Info("replayed", zap.Any("report", rep.Journal), zap.Int("sessions", len(list)))
-		if p := rep.Panic; rep.Panics > 0 {
-			d.log.Error("panic", zap.String("in", "replay"), zap.Int("records", rep.Panics), zap.Uint64("newest", p.Seq),
-				zap.String("panic", panicText(p.Value)), zap.ByteString("stack", p.Stack))
-		}
-	})
 	return list, nil
 }
 

@@ -461,7 +461,7 @@ func (d *Daemon) append(e checkpoint.Event) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return d.journal.Append(payload)
+	return d.journal.Append(d.life, payload)
 }
 
 // kept says where a record is, in the wire's words.

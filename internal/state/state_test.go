@@ -93,7 +93,7 @@ func TestFindFoldsTheJournalIn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if last, err = j.Append(data); err != nil {
+		if last, err = j.Append(t.Context(), data); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -92,7 +92,7 @@ func roundsInJournal(t *testing.T, d state.Dir, state *checkpoint.State, rounds 
 		e := checkpoint.Event{Key: state.Key, Kind: checkpoint.EventStop, Turn: fmt.Sprint(i), Text: strings.Repeat("word ", 100)}
 		data, err := json.Marshal(e)
 		if err == nil {
-			e.Seq, err = j.Append(data)
+			e.Seq, err = j.Append(t.Context(), data)
 		}
 		if err = errors.Join(err, j.Wait(ctx, e.Seq)); err != nil {
 			t.Fatal(err)

@@ -86,7 +86,7 @@ func (f *folder) journal(s *checkpoint.State, n int) {
 		e := checkpoint.Event{Key: key, Kind: checkpoint.EventPrompt, Text: fmt.Sprint("question ", s.Seq), At: time.Now()}
 		data, err := json.Marshal(e)
 		f.must(err)
-		e.Seq, err = j.Append(data)
+		e.Seq, err = j.Append(ctx, data)
 		f.must(errors.Join(err, j.Wait(ctx, e.Seq)))
 		s.Apply(e)
 	}

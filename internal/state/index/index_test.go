@@ -278,7 +278,7 @@ func log(t *testing.T, j *journal.Journal, e checkpoint.Event) uint64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seq, err := j.Append(data)
+	seq, err := j.Append(t.Context(), data)
 	if err == nil {
 		err = j.Wait(t.Context(), seq)
 	}
