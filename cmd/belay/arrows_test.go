@@ -138,7 +138,7 @@ func TestLibrariesLiveInOnePackage(t *testing.T) {
 		"github.com/sony/gobreaker":      {"belay/breaker"},
 		"github.com/fsnotify/fsnotify":   {"belay/watch"},
 		"github.com/robfig/cron":         {"belay/heartbeat"},
-		"github.com/knadh/koanf":         {"belay/internal/config"},
+		"go.yaml.in/yaml":                {"belay/internal/config"},
 		"github.com/spf13/cobra":         {"belay/cmd/belay"},
 		"filippo.io/age":                 {"belay/internal/state/mirror"},
 		"gopkg.in/natefinch/lumberjack":  {"belay/cmd/belay"},

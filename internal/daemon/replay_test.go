@@ -93,7 +93,7 @@ func (p *past) event(s *checkpoint.State, e checkpoint.Event) {
 	e.Key, e.At = s.Key, p.now
 	data, err := json.Marshal(e)
 	p.must(err)
-	e.Seq, err = p.j.Append(data)
+	e.Seq, err = p.j.Append(context.Background(), data)
 	p.must(err)
 	p.must(p.j.Wait(context.Background(), e.Seq))
 	s.Apply(e)

@@ -1,4 +1,5 @@
-package redact_test
+// Package oracle holds package redact against the rule set that the field keeps, gitleaks.
+package oracle
 
 import (
 	"fmt"
