@@ -8,24 +8,38 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sony/gobreaker/v2"
 
 	"belay/checkpoint"
 	"belay/checkpoint/filestore"
 	"belay/checkpoint/storetest"
 	"belay/internal/vfs"
+	"belay/internal/vfs/vfstest"
 )
 
-// A closed breaker is a store like any other.
+// whole is a store with a breaker in front of what the breaker has to do with.
+type whole struct {
+	*Breaker
+	below checkpoint.Store
+}
+
+func (w whole) Sessions(ctx context.Context) ([]string, error) { return w.below.Sessions(ctx) }
+func (w whole) Probe(ctx context.Context, size int) error      { return w.below.Probe(ctx, size) }
+func (w whole) Close() error                                   { return w.below.Close() }
+
+// TestConformance: behind a closed breaker a store is as it was.
 func TestConformance(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) checkpoint.Store {
 		s, err := filestore.Open(vfs.OS{}, t.TempDir())
 		if err != nil {
 			t.Fatal(err)
 		}
-		return newBreaker(t, s, Options{})
+		return whole{newBreaker(t, s, Options{}), s}
 	})
 }
 
@@ -141,30 +155,39 @@ func TestC07OpenRecovers(t *testing.T) {
 	})
 }
 
-// Times that hold something shut carry a monotonic reading, and of two differences the larger counts.
+// Of the two clocks' differences the larger counts, for the store and for a session.
 func TestC07ClockSetBack(t *testing.T) {
-	now := time.Now()
-	c := newCore(3, 30*time.Second, 10*time.Minute, false, now)
-	c.failed("x")
-	c.trip(now)
-	c.sessionFailed("a", "x", now)
-	c.sessionFailed("a", "x", now)
-	c.sessionFailed("a", "x", now)
-	for name, from := range map[string]time.Time{"probe": c.probe.from, "session": c.sessions["a"].retry.from} {
-		if !strings.Contains(from.String(), " m=") {
-			t.Errorf("%s: waits from %s, which has no monotonic reading", name, from)
-		}
-	}
 	// The machine slept: the wall clock says an hour.
+	now := time.Now()
 	if got, want := elapsed(now.Round(0).Add(-time.Hour), now), time.Hour; got != want {
 		t.Errorf("elapsed: got %s, want %s", got, want)
 	}
-	if wait, ok := c.next(now.Round(0).Add(time.Hour)); !ok || wait != 0 {
-		t.Errorf("after an hour of sleep the probe is %s away (%v), want due", wait, ok)
+
+	f := newFake()
+	b := newBreaker(t, f, Options{})
+	f.setBroken(session(1), errDisk)
+	for n := range uint64(3) {
+		_ = put(b, session(1), n)
 	}
-	// A timer from the past by wall, fresh by the monotonic clock, is over: max of both.
-	if got := (timer{from: now, wait: time.Minute}).left(now.Add(time.Minute)); got != 0 {
-		t.Errorf("left: got %s, want 0", got)
+	trip(t, b, f)
+
+	for name, c := range map[string]*circuit{
+		"store": b.mu.circuit, "session": b.mu.sessions[session(1).Dir()].circuit,
+	} {
+		if !strings.Contains(c.from.String(), " m=") {
+			t.Errorf("%s: waits from %s, which has no monotonic reading", name, c.from)
+		}
+		c.look(time.Now())
+		if c.State() != gobreaker.StateOpen {
+			t.Fatalf("%s: %s in the moment of the trip, want open", name, c.State())
+		}
+
+		// gobreaker has not seen the pause go by, as after a sleep or with a clock that was set.
+		c.from = time.Now().Round(0).Add(-time.Hour)
+		c.look(time.Now())
+		if c.State() != gobreaker.StateHalfOpen {
+			t.Errorf("%s: %s after an hour of sleep, want half-open", name, c.State())
+		}
 	}
 }
 
@@ -264,25 +287,187 @@ func TestC09ParallelWritesInHalfOpen(t *testing.T) {
 	})
 }
 
-// A write that was let in while the breaker was closed and comes to gobreaker after it opened is no probe.
-func TestLateWriteIsNoProbe(t *testing.T) {
+// Without Run the first write after the pause is the probe, and gobreaker refuses the others.
+func TestC09OneWriteIsTheProbe(t *testing.T) {
+	for name, after := range map[string]error{"works": nil, "fails": errDisk} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake()
+				b := newBreaker(t, f, Options{})
+				trip(t, b, f)
+				f.setDown(after)
+				before, _, _ := f.asked()
+				f.stuck = make(chan struct{})
+				time.Sleep(DefaultPause + time.Second)
+
+				var refused atomic.Int32
+				var writers sync.WaitGroup
+				for i := range 20 {
+					writers.Go(func() {
+						if err := put(b, session(i), 1); errors.Is(err, ErrOpen) {
+							refused.Add(1)
+						}
+					})
+				}
+				synctest.Wait()
+				wantPhase(t, b, "while a write is the probe", HalfOpen)
+				close(f.stuck)
+				writers.Wait()
+				if puts, _, _ := f.asked(); puts != before+1 || refused.Load() != 19 {
+					t.Errorf("%d writes and %d refused, want 1 and 19", puts-before, refused.Load())
+				}
+
+				if after == nil {
+					wantPhase(t, b, "after the write", Closed)
+					return
+				}
+				wantPhase(t, b, "after the write", Open)
+				if got := time.Until(b.State().NextProbe); got != 2*DefaultPause {
+					t.Errorf("next probe in %s, want %s", got, 2*DefaultPause)
+				}
+			})
+		})
+	}
+}
+
+// A write that began before the trip and ends while the breaker is open neither closes it nor prolongs the pause.
+func TestLateWriteChangesNothing(t *testing.T) {
+	for name, broken := range map[string]error{"works": nil, "fails": errDisk} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake()
+				b := newBreaker(t, f, Options{})
+				stuck := make(chan struct{})
+				f.stuck = stuck
+				late := make(chan error, 1)
+				go func() { late <- put(b, session(1), 1) }()
+				synctest.Wait()
+				f.stuck = nil
+				trip(t, b, f)
+				want := b.State().NextProbe
+
+				time.Sleep(time.Second)
+				f.setDown(broken)
+				close(stuck)
+				if err := <-late; !errors.Is(err, broken) {
+					t.Errorf("the late write: got %v, want %v", err, broken)
+				}
+				if s := b.State(); s.Phase != Open || !s.NextProbe.Equal(want) || s.Trips != 1 {
+					t.Errorf("after the late write: %+v, want open with a probe at %s", s, want)
+				}
+			})
+		})
+	}
+}
+
+// A cancelled write in half-open says nothing, and the next request is the probe.
+func TestCancelledWriteIsNoProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		b := newBreaker(t, f, Options{})
-		for range DefaultFailures { // as other writes would, which have not booked it yet
-			_, _ = b.cb.Execute(func() (struct{}, error) { return struct{}{}, &verdict{byStore, errDisk} })
-		}
-		time.Sleep(time.Second) // gobreaker would turn half-open now
-		if err := put(b, session(1), 1); !errors.Is(err, ErrOpen) {
-			t.Errorf("got %v, want ErrOpen", err)
-		}
-		if puts, _, _ := f.asked(); puts != 0 {
-			t.Errorf("the store was asked for %d writes, want none", puts)
-		}
-		wantPhase(t, b, "after the late write", Open)
-		stop := start(t, b)
+		trip(t, b, f)
+		f.setDown(nil)
 		time.Sleep(DefaultPause + time.Second)
-		wantPhase(t, b, "after the probe", Closed)
+
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		meta := checkpoint.Meta{Number: 1, Level: checkpoint.Full}
+		if err := b.Put(ctx, session(1), meta, nil); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want context.Canceled", err)
+		}
+		wantPhase(t, b, "after the cancelled write", HalfOpen)
+		if err := put(b, session(1), 1); err != nil {
+			t.Errorf("the next write: %v", err)
+		}
+		wantPhase(t, b, "after the next write", Closed)
+	})
+}
+
+// A disk with room for a few bytes takes no checkpoint. Probes of the size that failed tell so, after a restart too.
+func TestNearlyFullDiskIsTheStores(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem, f := vfstest.NewMem(), newFake()
+		opt := Options{FS: mem, StateFile: stateFile}
+		b := newBreaker(t, f, opt)
+		stop := start(t, b)
+		f.setRoom(100)
+		for n := range uint64(DefaultFailures) {
+			err := b.Put(t.Context(), session(1), checkpoint.Meta{Number: n, Level: checkpoint.Full}, make([]byte, 5000))
+			if !errors.Is(err, syscall.ENOSPC) || errors.Is(err, ErrSession) {
+				t.Errorf("got %v, want the disk's error", err)
+			}
+		}
+		time.Sleep(time.Minute)
+		wantPhase(t, b, "after a probe of the nearly full disk", Open)
+		stop()
+
+		b = newBreaker(t, f, opt)
+		stop = start(t, b)
+		time.Sleep(time.Second)
+		wantPhase(t, b, "after the restart", Open)
+		f.setRoom(0)
+		time.Sleep(DefaultMaxPause)
+		wantPhase(t, b, "after a probe of the disk with room", Closed)
+		for i, size := range f.mu.sizes {
+			if size < 5000 {
+				t.Errorf("probe %d wrote %d bytes, want 5000 at least", i+1, size)
+			}
+		}
+		stop()
+	})
+}
+
+// A mount below the folder that the probe writes to may fail for many sessions and let every probe pass.
+func TestTwoSessionsAsideAreTheStores(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		b := newBreaker(t, f, Options{})
+		stop := start(t, b)
+		for i := range 2 {
+			f.setBroken(session(i), errDisk)
+		}
+		fail := func(i int) (err error) {
+			for n := range uint64(DefaultFailures) {
+				err = put(b, session(i), n)
+			}
+			return err
+		}
+
+		if err := fail(0); !errors.Is(err, ErrSession) {
+			t.Errorf("the first session: got %v, want ErrSession", err)
+		}
+		if err := put(b, session(2), 1); err != nil {
+			t.Fatal(err)
+		}
+		if err := fail(1); !errors.Is(err, ErrSession) {
+			t.Errorf("the second session, after a write that worked: got %v, want ErrSession", err)
+		}
+		wantPhase(t, b, "with a write that worked between the two", Closed)
+
+		time.Sleep(DefaultMaxPause)
+		for range 2 { // the same session twice is not two
+			if err := put(b, session(1), 1); !errors.Is(err, ErrSession) {
+				t.Errorf("the second session again: got %v, want ErrSession", err)
+			}
+			time.Sleep(DefaultMaxPause)
+		}
+		wantPhase(t, b, "with one session again and again", Closed)
+		if err := put(b, session(0), 1); !errors.Is(err, errDisk) || errors.Is(err, ErrSession) {
+			t.Errorf("the first session again: got %v, want the disk's error", err)
+		}
+		if s := b.State(); s.Phase != Open || s.Trips != 1 || len(s.Aside) != 2 ||
+			!strings.Contains(s.Reason, "two sessions") || !strings.Contains(s.Reason, errDisk.Error()) {
+			t.Errorf("state: got %+v, want open for two sessions set aside", s)
+		}
+
+		f.setBroken(session(0), nil)
+		f.setBroken(session(1), nil)
+		time.Sleep(2 * DefaultMaxPause)
+		for i := range 2 {
+			if err := put(b, session(i), 9); err != nil {
+				t.Errorf("session %d after it healed: %v", i, err)
+			}
+		}
 		stop()
 	})
 }
@@ -402,15 +587,49 @@ func TestWritersDeadlineIsNotTheStores(t *testing.T) {
 }
 
 func TestFaultsOfSessionsAreBounded(t *testing.T) {
+	b := newBreaker(t, newFake(), Options{})
 	now := time.Now()
-	c := newCore(3, time.Second, time.Minute, false, now)
 	for i := range maxFaults + 50 {
-		c.sessionFailed(fmt.Sprint(i), "x", now.Add(time.Duration(i)))
+		b.session(fmt.Sprint(i), now).failed("x", now.Add(time.Duration(i)))
 	}
-	if _, ok := c.sessions[fmt.Sprint(maxFaults+49)]; len(c.sessions) != maxFaults || !ok {
-		t.Errorf("%d sessions kept, newest kept: %v; want %d with the newest", len(c.sessions), ok, maxFaults)
+	if _, ok := b.mu.sessions[fmt.Sprint(maxFaults+49)]; len(b.mu.sessions) != maxFaults || !ok {
+		t.Errorf("%d sessions kept, newest kept: %v; want %d with the newest", len(b.mu.sessions), ok, maxFaults)
 	}
 }
+
+// Sessions whose writes work, or say nothing, are not kept in memory.
+func TestHealthySessionsAreForgotten(t *testing.T) {
+	f := newFake()
+	b := newBreaker(t, f, Options{})
+	for i := range 10 {
+		f.setBroken(session(i), map[bool]error{true: checkpoint.ErrExists}[i%2 == 0])
+		_ = put(b, session(i), 1)
+	}
+	if len(b.mu.sessions) != 0 {
+		t.Errorf("%d sessions kept, want none", len(b.mu.sessions))
+	}
+}
+
+// The writers of a session that panics meet a breaker that counted a failure of the store.
+func TestPanicIsTheStores(t *testing.T) {
+	f := newFake()
+	b := newBreaker(t, panicking{f}, Options{})
+	for range DefaultFailures {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic did not reach the writer")
+				}
+			}()
+			_ = put(b, session(1), 1)
+		}()
+	}
+	wantPhase(t, b, "after three panics", Open)
+}
+
+type panicking struct{ *fakeStore }
+
+func (panicking) Put(context.Context, checkpoint.Key, checkpoint.Meta, []byte) error { panic("broken") }
 
 func TestOptions(t *testing.T) {
 	tests := []struct {

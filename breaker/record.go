@@ -22,24 +22,15 @@ type record struct {
 	Reason       string    `json:"reason,omitempty"`
 	NextProbe    time.Time `json:"next_probe,omitzero"` // for people: a restart probes at once
 	PauseSeconds int64     `json:"pause_s"`             // the pause after that
+	Size         int       `json:"size,omitempty"`      // the least that a probe writes, in bytes
 }
 
 const (
 	recordVersion = 1
 	maxRecord     = 64 << 10
-	maxReason     = 500 // bytes
+	maxReason     = 500      // bytes
+	maxSize       = 64 << 20 // bytes: a probe as large as a damaged file says would fill the disk
 )
-
-func (c *core) record() record {
-	r := record{
-		Version: recordVersion, Open: c.open, Since: c.since.UTC().Truncate(time.Millisecond), Trips: c.trips,
-		Reason: c.reason, PauseSeconds: int64(c.pause / time.Second),
-	}
-	if c.open {
-		r.NextProbe = c.probe.at().UTC().Truncate(time.Millisecond)
-	}
-	return r
-}
 
 func decodeRecord(data []byte) (record, error) {
 	var r record
@@ -51,6 +42,9 @@ func decodeRecord(data []byte) (record, error) {
 	}
 	if limit := int64(time.Duration(1<<63-1) / time.Second); r.PauseSeconds < 0 || r.PauseSeconds > limit {
 		return record{}, fmt.Errorf("a pause of %d s", r.PauseSeconds)
+	}
+	if r.Size < 0 || r.Size > maxSize {
+		return record{}, fmt.Errorf("a probe of %d bytes", r.Size)
 	}
 	r.Reason = cut(r.Reason)
 	return r, nil

@@ -73,13 +73,14 @@ var (
 // Delete removes one; a number that is not there is no error. Sessions gives the keys' folders (Key.Dir) that have at
 // least one checkpoint, in no order.
 //
-// Probe proves that the store can write now: it writes, syncs, renames and removes a small thing of its own.
+// Probe proves that the store can write now: where checkpoints go it writes, syncs, renames and removes a thing of its
+// own, of at least size bytes. A few bytes fit on a disk that has no room for a checkpoint.
 type Store interface {
 	Put(ctx context.Context, key Key, m Meta, data []byte) error
 	List(ctx context.Context, key Key) ([]Meta, error)
 	Get(ctx context.Context, key Key, number uint64) ([]byte, error)
 	Delete(ctx context.Context, key Key, number uint64) error
 	Sessions(ctx context.Context) ([]string, error)
-	Probe(ctx context.Context) error
+	Probe(ctx context.Context, size int) error
 	Close() error
 }

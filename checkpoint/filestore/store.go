@@ -14,6 +14,7 @@ package filestore
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -288,34 +289,43 @@ func isCheckpoint(e fs.DirEntry) bool {
 	return ok && e.Type().IsRegular()
 }
 
-// Probe writes, syncs, renames and removes a small file in the root.
-func (s *Store) Probe(ctx context.Context) error {
+// Probe writes, syncs, renames and removes a file in the folder of all sessions, which may be a mount of its own.
+func (s *Store) Probe(ctx context.Context, size int) error {
 	select {
 	case <-ctx.Done():
 		return fmt.Errorf("probe %s: %w", s.root, ctx.Err())
 	case <-s.probe:
 	}
 	defer func() { s.probe <- struct{}{} }()
-	if err := s.probeRoot(ctx); err != nil {
+
+	if err := s.probeSessions(ctx, size); err != nil {
 		return fmt.Errorf("probe %s: %w", s.root, err)
 	}
 	return nil
 }
 
-func (s *Store) probeRoot(ctx context.Context) error {
+func (s *Store) probeSessions(ctx context.Context, size int) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+
 	// What spoils the folder of all sessions is the store's fault and not one session's.
-	if err := s.checkDirs([]string{sessionsName}); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	dir := []string{sessionsName}
+	if err := s.makeDirs(dir); err != nil {
 		return err
 	}
-	name := filepath.Join(s.root, probeName)
-	tmp := filepath.Join(s.root, "."+probeName+vfs.TempSuffix)
+
+	name := filepath.Join(s.path(dir), probeName)
+	tmp := filepath.Join(s.path(dir), "."+probeName+vfs.TempSuffix)
 	if err := s.fsys.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err // a link there would be followed
 	}
-	if err := vfs.Replace(s.fsys, name, []byte("belay\n")); err != nil {
+
+	// Random bytes, because a file system that compresses finds room for any number of equal ones.
+	data := make([]byte, max(size, 1))
+	rand.Read(data)
+	if err := vfs.Replace(s.fsys, name, data); err != nil {
+		_ = s.fsys.Remove(name) // there only if just the last sync failed
 		return err
 	}
 	return s.fsys.Remove(name)

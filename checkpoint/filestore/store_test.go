@@ -62,7 +62,7 @@ func TestLayoutIsPrivate(t *testing.T) {
 	s := open(t, vfs.OS{}, root)
 	mustPut(t, s, testKey, 42, checkpoint.Full, "text")
 	mustPut(t, s, testKey, 1234567, checkpoint.Sparse, "text")
-	if err := s.Probe(t.Context()); err != nil {
+	if err := s.Probe(t.Context(), 100); err != nil {
 		t.Fatalf("probe: %v", err)
 	}
 	var got []string
@@ -137,7 +137,7 @@ func TestG01FullDiskKeepsTheLastGoodOne(t *testing.T) {
 	if err := s.Put(t.Context(), testKey, meta(2, checkpoint.Full), []byte("lost")); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("put on a full disk: got %v, want ENOSPC", err)
 	}
-	if err := s.Probe(t.Context()); !errors.Is(err, syscall.ENOSPC) {
+	if err := s.Probe(t.Context(), 100); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("probe of a full disk: got %v, want ENOSPC", err)
 	}
 	fault.Heal()
@@ -235,4 +235,59 @@ func FuzzParseName(f *testing.F) {
 			t.Errorf("read %q as %d %s, which is written %q", name, n, level, fileName(n, level))
 		}
 	})
+}
+
+// tight is a disk with a mount below a folder in which only so many bytes fit into a file.
+type tight struct {
+	vfs.FS
+	below string
+	room  int
+}
+
+func (d tight) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error) {
+	f, err := d.FS.OpenFile(name, flag, perm)
+	if err != nil || !strings.HasPrefix(name, d.below) {
+		return f, err
+	}
+	return tightFile{f, d.room}, nil
+}
+
+type tightFile struct {
+	vfs.File
+	room int
+}
+
+func (f tightFile) Write(p []byte) (int, error) {
+	if len(p) > f.room {
+		return 0, syscall.ENOSPC
+	}
+	return f.File.Write(p)
+}
+
+// A probe writes where checkpoints go, and as much as it is asked to.
+func TestProbeMeetsWhatAWriteMeets(t *testing.T) {
+	const sessions = "/state/sessions/"
+	for name, tt := range map[string]struct {
+		below string
+		room  int
+		size  int
+		want  error
+	}{
+		"a full mount of all sessions": {sessions, 0, 0, syscall.ENOSPC},
+		"a nearly full disk":           {"/", 100, 5000, syscall.ENOSPC},
+		"room for exactly so much":     {sessions, 5000, 5000, nil},
+		"a full mount of other things": {"/state/journal/", 0, 5000, nil},
+		"the full folder of one agent": {sessions + "agent/", 0, 5000, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mem := vfstest.NewMem()
+			s := open(t, tight{mem, tt.below, tt.room}, "/state")
+			if err := s.Probe(t.Context(), tt.size); !errors.Is(err, tt.want) {
+				t.Errorf("probe of %d bytes: got %v, want %v", tt.size, err, tt.want)
+			}
+			if left, err := mem.ReadDir(sessions); err != nil || len(left) != 0 {
+				t.Errorf("left behind: %v, %v", left, err)
+			}
+		})
+	}
 }

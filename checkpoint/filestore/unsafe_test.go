@@ -48,7 +48,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 			if got, err := s.Sessions(t.Context()); len(got) != 0 || err != nil && !errors.Is(err, ErrUnsafe) {
 				t.Errorf("sessions: got %q, %v, want none", got, err)
 			}
-			if err := s.Probe(t.Context()); errors.Is(err, ErrUnsafe) != (depth == 0) {
+			if err := s.Probe(t.Context(), 100); errors.Is(err, ErrUnsafe) != (depth == 0) {
 				t.Errorf("probe: got %v, want ErrUnsafe only where all sessions are concerned", err)
 			}
 			if after := tree(t, outside); after != before {
@@ -85,8 +85,8 @@ func TestLinkInPlaceOfAFile(t *testing.T) {
 	for _, link := range []string{
 		filepath.Join(dir, "000002-full.md"),
 		filepath.Join(dir, ".000003-full.md"+vfs.TempSuffix),
-		filepath.Join(root, probeName),
-		filepath.Join(root, "."+probeName+vfs.TempSuffix),
+		filepath.Join(root, sessionsName, probeName),
+		filepath.Join(root, sessionsName, "."+probeName+vfs.TempSuffix),
 	} {
 		if err := os.Symlink(victim, link); err != nil {
 			t.Fatal(err)
@@ -102,7 +102,7 @@ func TestLinkInPlaceOfAFile(t *testing.T) {
 		t.Errorf("put where a link lies: got %v, want ErrExists", err)
 	}
 	mustPut(t, s, testKey, 3, checkpoint.Full, "three")
-	if err := s.Probe(t.Context()); err != nil {
+	if err := s.Probe(t.Context(), 100); err != nil {
 		t.Errorf("probe: %v", err)
 	}
 	if got, err := os.ReadFile(victim); err != nil || string(got) != "secret" {

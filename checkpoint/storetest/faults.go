@@ -58,7 +58,7 @@ func (d *sweep) run(ctx context.Context) {
 	a, b := key("a"), checkpoint.Key{Agent: "other", Session: "b"}
 	d.put(ctx, s, a, full(1))
 	d.put(ctx, s, a, sparse(2))
-	_ = d.Hear(s.Probe(ctx)) // Hear has looked at it
+	_ = d.Hear(s.Probe(ctx, 100)) // Hear has looked at it
 	d.put(ctx, s, b, full(1))
 	d.remove(ctx, s, a, 2)
 	d.put(ctx, s, a, full(3))

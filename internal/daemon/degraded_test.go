@@ -47,11 +47,11 @@ func (f *faulty) Put(ctx context.Context, key checkpoint.Key, m checkpoint.Meta,
 	return f.Store.Put(ctx, key, m, data)
 }
 
-func (f *faulty) Probe(ctx context.Context) error {
+func (f *faulty) Probe(ctx context.Context, size int) error {
 	if f.fail.Load() && f.key.Load() == nil {
 		return syscall.ENOSPC
 	}
-	return f.Store.Probe(ctx)
+	return f.Store.Probe(ctx, size)
 }
 
 // withFaults puts a faulty store into a daemon.

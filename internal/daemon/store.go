@@ -75,12 +75,12 @@ func (l *lateStore) Sessions(ctx context.Context) ([]string, error) {
 	return s.Sessions(ctx)
 }
 
-func (l *lateStore) Probe(ctx context.Context) error {
+func (l *lateStore) Probe(ctx context.Context, size int) error {
 	s, err := l.store()
 	if err != nil {
 		return err
 	}
-	return s.Probe(ctx)
+	return s.Probe(ctx, size)
 }
 
 func (l *lateStore) Close() error {

@@ -90,7 +90,7 @@ func SweepBefore(rel string, started time.Time) time.Time {
 // SweepAll removes the left-overs everywhere else, while a daemon works that was started at a time. A session that wakes
 // sweeps its own folder, so that one which is at work now has none from before.
 func (d Dir) SweepAll(ctx context.Context, started time.Time) error {
-	folders := []string{"spool", filepath.Join("spool", "bad")}
+	folders := []string{"spool", filepath.Join("spool", "bad"), "sessions"}
 	for _, pattern := range []string{"install", "sessions"} {
 		entries, _ := d.FS.ReadDir(filepath.Join(d.Root, pattern)) // one that is not there has none
 		for _, e := range entries {

@@ -18,11 +18,11 @@ import (
 // names are all that belay makes in its state folder, as patterns of path.Match. A folder ends in a slash.
 var names = []string{
 	"belay.sock", "belay.lock", "belay.log", "belay-*.log", "belay-*.log.gz", "start.lock", "start.stamp", "drain.lock", "intake.[0-9].lock",
-	"rest.[0-9].lock", "breaker.json", "beat.json", "active.json", "index.db", "index.db-wal", "index.db-shm", "index.db-journal", ".belay-probe",
+	"rest.[0-9].lock", "breaker.json", "beat.json", "active.json", "index.db", "index.db-wal", "index.db-shm", "index.db-journal",
 	"journal/", "journal/" + twenty + ".log", "journal/damaged/", "journal/damaged/" + twenty + ".log",
 	"spool/", "spool/dropped", "spool/dropped.read", "spool/" + thirteen + "-*.[0-9]*", "spool/bad/", "spool/bad/" + thirteen + "-*.[0-9]*",
 	"install/", "install/*/", "install/*/*",
-	"sessions/", "sessions/*/", "sessions/*/*/", "sessions/*/*/state.json", "sessions/*/*/state.json.bad",
+	"sessions/", "sessions/.belay-probe", "sessions/*/", "sessions/*/*/", "sessions/*/*/state.json", "sessions/*/*/state.json.bad",
 	"sessions/*/*/transcript*.jsonl.zst", "sessions/*/*/transcript*.jsonl.age", "sessions/*/*/checkpoints/", "sessions/*/*/checkpoints/[0-9]*-full.md",
 	"sessions/*/*/checkpoints/[0-9]*-sparse.md",
 }
