@@ -26,14 +26,14 @@ type Loaded struct {
 
 // Load reads a session: its state file, else its newest whole checkpoint, else an empty state. last is the journal's highest
 // number. It changes nothing on disk; the session's owner calls Mend before it appends the session's next event.
-func (d Dir) Load(ctx context.Context, store checkpoint.Store, key checkpoint.Key, last uint64) Loaded {
+func (d Dir) Load(ctx context.Context, store Checkpoints, key checkpoint.Key, last uint64) Loaded {
 	l, _ := d.load(ctx, store, key)
 	d.settle(ctx, store, &l, last)
 	return l
 }
 
 // load reads what was saved of a session; false when that is nothing at all.
-func (d Dir) load(ctx context.Context, store checkpoint.Store, key checkpoint.Key) (l Loaded, found bool) {
+func (d Dir) load(ctx context.Context, store Checkpoints, key checkpoint.Key) (l Loaded, found bool) {
 	s, err := d.LoadState(key)
 	if err == nil {
 		return Loaded{State: s}, true
@@ -56,7 +56,7 @@ func (d Dir) load(ctx context.Context, store checkpoint.Store, key checkpoint.Ke
 // was taken while the journal's disk failed is all that holds what came then: it replaces an older state. And a state above
 // the journal's last number holds what the journal has lost; the numbers start again below it, so its own is lowered, or
 // the next replay would skip the events that get them.
-func (d Dir) settle(ctx context.Context, store checkpoint.Store, l *Loaded, last uint64) (replaced bool) {
+func (d Dir) settle(ctx context.Context, store Checkpoints, l *Loaded, last uint64) (replaced bool) {
 	c, err := newest(ctx, store, l.Key, l.LastNumber)
 	l.Err = errors.Join(l.Err, err)
 	if c != nil && c.State.Seq > last {
@@ -68,8 +68,14 @@ func (d Dir) settle(ctx context.Context, store checkpoint.Store, l *Loaded, last
 	return replaced
 }
 
+// Checkpoints is the part of a checkpoint.Store from which sessions are brought up to date.
+type Checkpoints interface {
+	List(ctx context.Context, key checkpoint.Key) ([]checkpoint.Meta, error)
+	Get(ctx context.Context, key checkpoint.Key, number uint64) ([]byte, error)
+}
+
 // newest gives a session's newest whole checkpoint; nil when none has a number above the given one.
-func newest(ctx context.Context, store checkpoint.Store, key checkpoint.Key, above uint64) (*checkpoint.Checkpoint, error) {
+func newest(ctx context.Context, store Checkpoints, key checkpoint.Key, above uint64) (*checkpoint.Checkpoint, error) {
 	list, err := store.List(ctx, key)
 	if err != nil || len(list) == 0 || list[0].Number <= above {
 		return nil, nil // a store that fails now has nothing to give; its breaker tells
@@ -108,7 +114,7 @@ type Panic struct {
 // Replay gives the sessions that were active when the last daemon ended, and those that the journal names, as they stand
 // now: a session that still lives, or to which something is owed, may have no event left in the journal. It is for the
 // daemon, which owns the journal, and comes before the first Append.
-func (d Dir) Replay(ctx context.Context, store checkpoint.Store, j *journal.Journal) ([]Loaded, Report, error) {
+func (d Dir) Replay(ctx context.Context, store Checkpoints, j *journal.Journal) ([]Loaded, Report, error) {
 	r := replay{dir: d, store: store, last: j.Health().Last, states: map[checkpoint.Key]*checkpoint.State{}}
 	err := r.run(ctx, func(fn record) (journal.Report, error) { return j.Replay(ctx, 0, fn) })
 	if err != nil {
@@ -128,7 +134,7 @@ type record func(seq uint64, payload []byte) error
 // command read the journal through it.
 type replay struct {
 	dir   Dir
-	store checkpoint.Store
+	store Checkpoints
 	last  uint64 // the journal's highest number, where the caller knows it
 
 	// states are those that were read already; afterwards all, as they stand now.
