@@ -114,7 +114,7 @@ func (f *File) ensure() error {
 	if f.h != nil {
 		return nil
 	}
-	h, info, err := openRegular(f.path)
+	h, info, err := OpenRegular(f.path)
 	if err != nil {
 		return err
 	}
@@ -122,9 +122,10 @@ func (f *File) ensure() error {
 	return nil
 }
 
-func openRegular(path string) (*os.File, fs.FileInfo, error) {
-	// Looked at before it is opened, as opening a device can do things; and opened without blocking, as it may have become
-	// a FIFO since.
+// OpenRegular opens a file for reading, and refuses one that is not regular.
+func OpenRegular(path string) (*os.File, fs.FileInfo, error) {
+	// Checked before it is opened, as opening a device can do things; and opened without blocking, as it may have become a
+	// FIFO since.
 	info, err := os.Stat(path)
 	if err == nil && !info.Mode().IsRegular() {
 		err = wrap("open", path, ErrNotRegular)
@@ -182,7 +183,7 @@ func (f *File) acquire(from Pos) (source, error) {
 // follow turns to the file that the path leads to now. Mine says that from holds in the one that was open, which has no
 // whole line after it.
 func (f *File) follow(from Pos, mine bool) (source, error) {
-	h, info, err := openRegular(f.path)
+	h, info, err := OpenRegular(f.path)
 	if err != nil {
 		return source{}, err
 	}

@@ -141,7 +141,7 @@ func (r *Reader[S, P]) read(ctx context.Context, from checkpoint.Cursor, opt che
 	if from != "" {
 		// The cursor of another run, or an older one because what came after it could not be kept.
 		if s, ok := ParseCursor[S, P](from); ok {
-			r.complete = P(&s).Position().Off == 0
+			r.complete = *P(&s).Position() == Pos{}
 			return r.goOn(ctx, s, opt)
 		}
 	}
