@@ -20,6 +20,7 @@ const (
 func isPrompt(e checkpoint.Entry) bool     { return isSaid(e, checkpoint.EntryUser) }
 func isAnswer(e checkpoint.Entry) bool     { return isSaid(e, checkpoint.EntryAssistant) }
 func isCompaction(e checkpoint.Entry) bool { return e.Kind == checkpoint.EntryCompaction }
+func isClear(e checkpoint.Entry) bool      { return e.Kind == checkpoint.EntryClear }
 
 // isSaid says that an entry is words of the session's own conversation.
 func isSaid(e checkpoint.Entry, kind checkpoint.EntryKind) bool {
@@ -97,7 +98,7 @@ func headEntries(list []checkpoint.Entry) (kept []checkpoint.Entry) {
 }
 
 // newest finds where the newest part begins: enough prompts or a compaction end it, but not before an answer of the model's
-// was met, since that is what a recovery needs most.
+// was met, since that is what a recovery needs most. Nothing before a clear is ever given.
 func (r *Reader[S, P]) newest(ctx context.Context, size int64, s S) (start int64, err error) {
 	start = size
 	prompts, bytes, enough, answered := 0, 0, false, false
@@ -114,6 +115,9 @@ func (r *Reader[S, P]) newest(ctx context.Context, size int64, s S) (start int64
 			}
 			answered = answered || slices.ContainsFunc(list, isAnswer)
 			enough = enough || prompts >= firstPrompts || slices.ContainsFunc(list, isCompaction)
+			if slices.ContainsFunc(list, isClear) {
+				return false
+			}
 		}
 		return bytes < firstBytes && !(enough && answered)
 	})

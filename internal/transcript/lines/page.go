@@ -72,6 +72,9 @@ func (p *Page[S]) Remember(id string) {
 // Complete says that every record before the one at hand is known: none was skipped, forgotten, or read by an earlier run.
 func (p *Page[S]) Complete() bool { return p.complete && (p.seen == nil || !p.seen.forgot()) }
 
+// Rewritten says that the file's past changed: records that were given may come again.
+func (p *Page[S]) Rewritten() bool { return p.told != nil }
+
 // Before gives the lines before the one at hand to fn, newest first, as Source.Backward does. There are none while a line is
 // looked at by itself.
 func (p *Page[S]) Before(ctx context.Context, limit int64, fn func(Line) bool) error {

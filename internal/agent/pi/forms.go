@@ -1,28 +1,6 @@
 package pi
 
-import (
-	"belay/checkpoint"
-	"belay/internal/agent"
-	"belay/internal/agent/kit/payload"
-	"belay/internal/transcript/lines"
-)
-
-// Rows are the records of one transcript that is no file of lines: OpenClaw's later store. It behaves as lines.File does for
-// a file: offsets grow with the records, a position that does not hold any more makes Read begin anew (Span.Changed).
-type Rows interface {
-	Read(from lines.Pos, opt lines.Options, fn func(lines.Line) bool) (lines.Span, error)
-	Backward(end, limit int64, fn func(lines.Line) bool) error
-	At(off int64) (lines.Pos, error)
-	Size() (int64, error)
-	Close() error
-}
-
-// OpenRows gives the reader of a transcript whose records come from rows: all that the package promises holds for it.
-func OpenRows(src agent.Source, rows Rows) checkpoint.Transcript {
-	r := &reader{file: rows}
-	r.session = src.Session
-	return r
-}
+import "belay/internal/agent/kit/payload"
 
 // Said is a user message of OpenClaw's as the reader gives it: without the program's own blocks and belay's. Aside says that
 // no person wrote it; turn, that the whole turn is none of a person's.
