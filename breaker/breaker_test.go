@@ -13,15 +13,15 @@ import (
 	"time"
 
 	"belay/checkpoint"
-	"belay/checkpoint/filestore"
 	"belay/checkpoint/storetest"
+	"belay/internal/state"
 	"belay/internal/vfs"
 )
 
 // A closed breaker is a store like any other.
 func TestConformance(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) checkpoint.Store {
-		s, err := filestore.Open(vfs.OS{}, t.TempDir())
+		s, err := state.Dir{Root: t.TempDir(), FS: vfs.OS{}}.OpenStore()
 		if err != nil {
 			t.Fatal(err)
 		}
