@@ -16,8 +16,8 @@ import (
 	"github.com/sony/gobreaker/v2"
 
 	"belay/checkpoint"
-	"belay/checkpoint/filestore"
 	"belay/checkpoint/storetest"
+	"belay/internal/state"
 	"belay/internal/vfs"
 	"belay/internal/vfs/vfstest"
 )
@@ -35,7 +35,7 @@ func (w whole) Close() error                                   { return w.below.
 // TestConformance: behind a closed breaker a store is as it was.
 func TestConformance(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) checkpoint.Store {
-		s, err := filestore.Open(vfs.OS{}, t.TempDir())
+		s, err := state.Dir{Root: t.TempDir(), FS: vfs.OS{}}.OpenStore()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -47,7 +47,7 @@ func TestT12KillsAtRandomTimes(t *testing.T) {
 		for _, broken := range checktest.Kept(d, killedPolicy) {
 			t.Errorf("kill %d: %s", i, broken)
 		}
-		list, err := filestore.At(d.FS, root).List(t.Context(), killedKey)
+		list, err := filestore.Open(d.FS, root).List(t.Context(), killedKey)
 		if err != nil || len(list) == 0 && acked > 0 || len(list) > 0 && list[0].Number < acked {
 			t.Errorf("kill %d: the newest of %+v (%v) is below %d, which was acknowledged", i, list, err, acked)
 		}
@@ -67,10 +67,7 @@ func TestT12KillsAtRandomTimes(t *testing.T) {
 // writeUntilKilled writes a chain of checkpoints as the daemon does, pruning before each, and says each number once it is
 // acknowledged.
 func writeUntilKilled(t *testing.T, root string) {
-	store, err := filestore.Open(vfs.OS{}, root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := filestore.Open(vfs.OS{}, root)
 	list, err := store.List(t.Context(), killedKey)
 	if err != nil {
 		t.Fatal(err)

@@ -31,15 +31,13 @@ import (
 // nor written.
 var ErrUnsafe = vfs.ErrUnsafe
 
-// MaxSize is the size of the largest checkpoint, in bytes. Put refuses larger ones (fs.ErrInvalid), and Get takes a
-// larger file for damaged.
-const MaxSize = 64 << 20
-
 const (
-	sessionsName    = "sessions"
-	checkpointsName = "checkpoints"
-	probeName       = ".belay-probe"
+	sessionsName = "sessions"
+	probeName    = ".belay-probe"
 )
+
+// Folder is the name of the folder, in a session's own, that holds its checkpoints.
+const Folder = "checkpoints"
 
 // Store is a checkpoint.Store on files.
 type Store struct {
@@ -58,17 +56,8 @@ var _ checkpoint.Store = (*Store)(nil)
 // maxKnown bounds Store.known. Forgetting costs a few syncs, nothing else.
 const maxKnown = 10_000
 
-// Open makes the root if it is not there and gives the store in it.
-func Open(fsys vfs.FS, root string) (*Store, error) {
-	root = filepath.Clean(root)
-	if err := vfs.MakeDir(fsys, root); err != nil { // the root itself may be a link: a person put it there
-		return nil, fmt.Errorf("open checkpoint store %s: %w", root, err)
-	}
-	return At(fsys, root), nil
-}
-
-// At gives the store in root for reading: nothing is made or synced for it.
-func At(fsys vfs.FS, root string) *Store {
+// Open gives the store below a state folder. The folder is made by the first Put or Probe, if nobody else makes it.
+func Open(fsys vfs.FS, root string) *Store {
 	s := &Store{fsys: fsys, root: filepath.Clean(root), probe: make(chan struct{}, 1)}
 	s.probe <- struct{}{}
 	s.known.dirs = make(map[string]struct{})
@@ -92,8 +81,8 @@ func (s *Store) put(ctx context.Context, key checkpoint.Key, m checkpoint.Meta, 
 		return fmt.Errorf("numbers begin at 1: %w", fs.ErrInvalid)
 	case m.Level != checkpoint.Full && m.Level != checkpoint.Sparse:
 		return fmt.Errorf("level %q: %w", m.Level, fs.ErrInvalid)
-	case len(data) > MaxSize:
-		return fmt.Errorf("%d bytes, at most %d: %w", len(data), MaxSize, fs.ErrInvalid)
+	case len(data) > checkpoint.MaxSize:
+		return fmt.Errorf("%d bytes, at most %d: %w", len(data), checkpoint.MaxSize, fs.ErrInvalid)
 	}
 	elems := elements(key)
 	if err := s.makeDirs(elems); err != nil {
@@ -206,10 +195,10 @@ func (s *Store) read(ctx context.Context, elems []string, number uint64) ([]byte
 		if err := vfs.Safe(name, info, false); err != nil {
 			return nil, err
 		}
-		if info.Size() > MaxSize {
-			return nil, fmt.Errorf("%d bytes, at most %d: %w", info.Size(), MaxSize, checkpoint.ErrDamaged)
+		if info.Size() > checkpoint.MaxSize {
+			return nil, fmt.Errorf("%d bytes, at most %d: %w", info.Size(), checkpoint.MaxSize, checkpoint.ErrDamaged)
 		}
-		data, err := vfs.ReadFile(s.fsys, name, MaxSize)
+		data, err := vfs.ReadFile(s.fsys, name, checkpoint.MaxSize)
 		if errors.Is(err, fs.ErrNotExist) {
 			break // deleted in between
 		}
@@ -269,7 +258,7 @@ func (s *Store) sessions(ctx context.Context) ([]string, error) {
 			return nil, err
 		}
 		for _, id := range ids {
-			entries, err := s.names(ctx, []string{sessionsName, agent.Name(), id.Name(), checkpointsName})
+			entries, err := s.names(ctx, []string{sessionsName, agent.Name(), id.Name(), Folder})
 			if errors.Is(err, ErrUnsafe) {
 				continue
 			}

@@ -19,16 +19,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) checkpoint.Store { return open(t, vfs.OS{}, t.TempDir()) })
-}
-
-func open(t *testing.T, fsys vfs.FS, root string) *Store {
-	t.Helper()
-	s, err := Open(fsys, root)
-	if err != nil {
-		t.Fatalf("open store: %v", err)
-	}
-	return s
+	storetest.Run(t, func(t *testing.T) checkpoint.Store { return Open(vfs.OS{}, t.TempDir()) })
 }
 
 func meta(n uint64, level checkpoint.Level) checkpoint.Meta {
@@ -59,7 +50,7 @@ var testKey = checkpoint.Key{Agent: "agent", Session: "s-1"}
 
 func TestLayoutIsPrivate(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "state", "belay")
-	s := open(t, vfs.OS{}, root)
+	s := Open(vfs.OS{}, root)
 	mustPut(t, s, testKey, 42, checkpoint.Full, "text")
 	mustPut(t, s, testKey, 1234567, checkpoint.Sparse, "text")
 	if err := s.Probe(t.Context(), 100); err != nil {
@@ -95,7 +86,7 @@ func TestLayoutIsPrivate(t *testing.T) {
 
 func TestForeignNamesAreIgnored(t *testing.T) {
 	root := t.TempDir()
-	s := open(t, vfs.OS{}, root)
+	s := Open(vfs.OS{}, root)
 	mustPut(t, s, testKey, 1, checkpoint.Full, "text")
 	dir := s.path(elements(testKey))
 	foreign := []string{
@@ -131,7 +122,7 @@ func TestForeignNamesAreIgnored(t *testing.T) {
 
 func TestG01FullDiskKeepsTheLastGoodOne(t *testing.T) {
 	fault := vfstest.NewFault(vfstest.NewMem(), -1, nil)
-	s := open(t, fault, "/state")
+	s := Open(fault, "/state")
 	mustPut(t, s, testKey, 1, checkpoint.Full, "good")
 	fault.FailNow(syscall.ENOSPC)
 	if err := s.Put(t.Context(), testKey, meta(2, checkpoint.Full), []byte("lost")); !errors.Is(err, syscall.ENOSPC) {
@@ -151,7 +142,7 @@ func TestG01FullDiskKeepsTheLastGoodOne(t *testing.T) {
 }
 
 func TestG01ZeroByteFileIsSeenAsSuch(t *testing.T) {
-	s := open(t, vfs.OS{}, t.TempDir())
+	s := Open(vfs.OS{}, t.TempDir())
 	mustPut(t, s, testKey, 1, checkpoint.Full, "good")
 	if err := os.WriteFile(filepath.Join(s.path(elements(testKey)), fileName(2, checkpoint.Full)), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -169,7 +160,7 @@ func TestG01ZeroByteFileIsSeenAsSuch(t *testing.T) {
 func TestPutAgainAfterFailedFolderSync(t *testing.T) {
 	mem := vfstest.NewMem()
 	watched := vfstest.NewFault(mem, -1, nil)
-	s := open(t, watched, "/state")
+	s := Open(watched, "/state")
 	mustPut(t, s, testKey, 1, checkpoint.Full, "one")
 	before := watched.Count()
 	mustPut(t, s, testKey, 2, checkpoint.Full, "two")
@@ -191,7 +182,7 @@ func TestPutAgainAfterFailedFolderSync(t *testing.T) {
 // The folder of a session that somebody removed is made again, durably.
 func TestRemovedFolderIsMadeAgain(t *testing.T) {
 	mem := vfstest.NewMem()
-	s := open(t, mem, "/state")
+	s := Open(mem, "/state")
 	mustPut(t, s, testKey, 1, checkpoint.Full, "one")
 	dir := s.path(elements(testKey))
 	for _, name := range []string{filepath.Join(dir, fileName(1, checkpoint.Full)), dir, filepath.Dir(dir)} {
@@ -204,7 +195,7 @@ func TestRemovedFolderIsMadeAgain(t *testing.T) {
 	}
 	mustPut(t, s, testKey, 2, checkpoint.Full, "two")
 	for seed := range uint64(20) {
-		left := open(t, mem.CrashClone(seed), "/state")
+		left := Open(mem.CrashClone(seed), "/state")
 		if got, want := numbers(t, left, testKey), []uint64{2}; !slices.Equal(got, want) {
 			t.Fatalf("after a power cut (seed %d): got %v, want %v", seed, got, want)
 		}
@@ -212,16 +203,16 @@ func TestRemovedFolderIsMadeAgain(t *testing.T) {
 }
 
 func TestGetIsBounded(t *testing.T) {
-	s := open(t, vfs.OS{}, t.TempDir())
+	s := Open(vfs.OS{}, t.TempDir())
 	mustPut(t, s, testKey, 1, checkpoint.Full, "x")
-	if err := os.Truncate(filepath.Join(s.path(elements(testKey)), fileName(1, checkpoint.Full)), MaxSize+1); err != nil {
+	if err := os.Truncate(filepath.Join(s.path(elements(testKey)), fileName(1, checkpoint.Full)), checkpoint.MaxSize+1); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Get(t.Context(), testKey, 1); !errors.Is(err, checkpoint.ErrDamaged) {
-		t.Errorf("get of a file over %d bytes: got %v, want ErrDamaged", MaxSize, err)
+		t.Errorf("get of a file over %d bytes: got %v, want ErrDamaged", checkpoint.MaxSize, err)
 	}
-	if err := s.Put(t.Context(), testKey, meta(2, checkpoint.Full), make([]byte, MaxSize+1)); !errors.Is(err, fs.ErrInvalid) {
-		t.Errorf("put of more than %d bytes: got %v, want fs.ErrInvalid", MaxSize, err)
+	if err := s.Put(t.Context(), testKey, meta(2, checkpoint.Full), make([]byte, checkpoint.MaxSize+1)); !errors.Is(err, fs.ErrInvalid) {
+		t.Errorf("put of more than %d bytes: got %v, want fs.ErrInvalid", checkpoint.MaxSize, err)
 	}
 }
 
@@ -281,7 +272,7 @@ func TestProbeMeetsWhatAWriteMeets(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			mem := vfstest.NewMem()
-			s := open(t, tight{mem, tt.below, tt.room}, "/state")
+			s := Open(tight{mem, tt.below, tt.room}, "/state")
 			if err := s.Probe(t.Context(), tt.size); !errors.Is(err, tt.want) {
 				t.Errorf("probe of %d bytes: got %v, want %v", tt.size, err, tt.want)
 			}

@@ -30,7 +30,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 		elem := filepath.Join(elements(testKey)[:depth+1]...)
 		t.Run(elem, func(t *testing.T) {
 			root, outside := t.TempDir(), filepath.Join(t.TempDir(), "outside")
-			s := open(t, vfs.OS{}, root)
+			s := Open(vfs.OS{}, root)
 			mustPut(t, s, testKey, 1, checkpoint.Full, "text")
 			before := tree(t, filepath.Join(root, elem))
 			path := filepath.Join(root, elem)
@@ -75,7 +75,7 @@ func tree(t *testing.T, dir string) string {
 
 func TestLinkInPlaceOfAFile(t *testing.T) {
 	root := t.TempDir()
-	s := open(t, vfs.OS{}, root)
+	s := Open(vfs.OS{}, root)
 	mustPut(t, s, testKey, 1, checkpoint.Full, "text")
 	dir := s.path(elements(testKey))
 	victim := filepath.Join(t.TempDir(), "victim")
@@ -117,7 +117,7 @@ func TestFolderOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give a folder away")
 	}
-	s := open(t, vfs.OS{}, t.TempDir())
+	s := Open(vfs.OS{}, t.TempDir())
 	mustPut(t, s, testKey, 1, checkpoint.Full, "text")
 	path := s.path(elements(testKey)[:3])
 	if err := os.Chown(path, 54321, -1); err != nil {

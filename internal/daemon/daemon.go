@@ -92,7 +92,7 @@ func New(opt Options) *Daemon {
 		dir: state.Dir{Root: opt.StateDir, FS: opt.FS}, started: time.Now(), ready: make(chan struct{}),
 		gone: make(chan struct{}, 1), spooled: make(chan struct{}, 1), resting: make(chan struct{}, 1), builds: make(chan struct{}, maxBuilds), big: newCrowd(maxBig, bigSpared, bigDawdle)}
 	d.budget, d.overfull, d.naming = newBudget(), make(chan struct{}, 1), make(chan struct{}, 1)
-	d.openStore = d.openFiles
+	d.openStore = func() (checkpoint.Store, error) { return d.dir.OpenStore() }
 	d.set.Store(&opt)
 	d.mu.sessions = map[checkpoint.Key]*session{}
 	d.mu.paths = map[string]map[checkpoint.Key]bool{}
@@ -195,9 +195,13 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	if d.journal, err = d.openJournal(); err != nil {
 		return err
 	}
+	store, err := d.openStore()
+	if err != nil {
+		return err
+	}
 	bo := d.opt.Breaker
 	bo.FS, bo.StateFile, bo.Log = d.opt.FS, d.dir.Breaker(), d.log
-	if d.store, err = breaker.New(&lateStore{open: d.openStore}, bo); err != nil {
+	if d.store, err = breaker.New(store, bo); err != nil {
 		return fmt.Errorf("open the breaker: %w", err)
 	}
 	if d.codec, err = mirror.NewCodec(); err != nil {

@@ -14,7 +14,6 @@ import (
 
 	"belay/breaker"
 	"belay/checkpoint"
-	"belay/checkpoint/filestore"
 	"belay/internal/state/check"
 	"belay/internal/vfs"
 	"belay/internal/wire"
@@ -58,7 +57,7 @@ func (f *faulty) Probe(ctx context.Context, size int) error {
 func withFaults(f *faulty) func(*Daemon) {
 	return func(d *Daemon) {
 		d.openStore = func() (s checkpoint.Store, err error) {
-			f.Store, err = filestore.Open(d.opt.FS, d.opt.StateDir)
+			f.Store, err = d.dir.OpenStore()
 			return f, err
 		}
 		d.opt.Gates.FullTime, d.opt.Gates.SparseTime = 0, 0

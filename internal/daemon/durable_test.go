@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"belay/checkpoint/filestore"
 	"belay/checkpoint/journal"
 	"belay/internal/state"
 	"belay/internal/state/check/checktest"
@@ -293,7 +292,7 @@ func (k *killed) compare() {
 	for key, s := range states {
 		found[key.Session] = s.Rounds
 		last = max(last, s.Seq)
-		list, err := filestore.At(f.Dir.FS, f.Dir.Root).List(context.Background(), key)
+		list, err := storeOf(k.t, k.dir).List(context.Background(), key)
 		if err != nil {
 			k.t.Error(err)
 		}

@@ -88,6 +88,16 @@ func testOptions(dir string, log *zap.Logger) Options {
 		Poll: 50 * time.Millisecond, PollMax: 200 * time.Millisecond, Connections: 600, SessionsPerMinute: 100_000}
 }
 
+// storeOf gives the store of a state folder on the real disk, for reading.
+func storeOf(t testing.TB, dir string) checkpoint.Store {
+	t.Helper()
+	s, err := state.Dir{Root: dir, FS: vfs.OS{}}.OpenStore()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil

@@ -17,7 +17,6 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"belay/checkpoint"
-	"belay/checkpoint/filestore"
 	"belay/internal/state/check/checktest"
 	"belay/internal/vfs"
 	"belay/internal/vfs/vfstest"
@@ -145,7 +144,7 @@ func playDay(t *testing.T, d *Daemon, i int, files string) {
 // wantEverySession wants a FULL that can be read of each.
 func wantEverySession(t *testing.T, dir string, want int) {
 	t.Helper()
-	store := filestore.At(vfs.OS{}, dir)
+	store := storeOf(t, dir)
 	found := 0
 	for i := range want {
 		key := checkpoint.NewKey("claude-code", "", fmt.Sprintf("%08d-aaaa-4aaa-8aaa-aaaaaaaaaaaa", i), "")

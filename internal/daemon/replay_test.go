@@ -13,7 +13,6 @@ import (
 
 	"belay/breaker"
 	"belay/checkpoint"
-	"belay/checkpoint/filestore"
 	"belay/checkpoint/journal"
 	"belay/internal/state"
 	"belay/internal/vfs"
@@ -43,7 +42,7 @@ func livePast(t *rapid.T) *past {
 	p := &past{t: t, dir: state.Dir{Root: "/state", FS: vfstest.NewMem()}, states: map[checkpoint.Key]*checkpoint.State{}, now: time.Unix(1_700_000_000, 0).UTC()}
 	p.must(vfs.MakeDir(p.dir.FS, p.dir.Root))
 	var err error
-	p.store, err = filestore.Open(p.dir.FS, p.dir.Root)
+	p.store, err = p.dir.OpenStore()
 	p.must(err)
 	p.j, err = journal.Open(p.dir.FS, p.dir.Journal(), journal.Options{SegmentBytes: 2 << 10})
 	p.must(err)
@@ -150,7 +149,7 @@ func (p *past) next() *Daemon {
 	var err error
 	d.journal, err = d.openJournal()
 	p.must(err)
-	d.store, err = breaker.New(&lateStore{open: d.openStore}, breaker.Options{FS: opt.FS, StateFile: d.dir.Breaker(), Log: nopLog(), Failures: 3, Pause: time.Minute, MaxPause: time.Minute})
+	d.store, err = breaker.New(p.store, breaker.Options{FS: opt.FS, StateFile: d.dir.Breaker(), Log: nopLog(), Failures: 3, Pause: time.Minute, MaxPause: time.Minute})
 	p.must(err)
 	return d
 }

@@ -8,7 +8,6 @@ import (
 	"syscall"
 
 	"belay/checkpoint"
-	"belay/checkpoint/filestore"
 	"belay/checkpoint/journal"
 	"belay/internal/vfs"
 )
@@ -59,7 +58,15 @@ func (d Dir) stateInfo(name string) (fs.FileInfo, error) {
 // Saved reads what was saved of a session by the path of its state file: the state or, where that is lost or broken, the
 // newest whole checkpoint; nil when there is neither.
 func (d Dir) Saved(ctx context.Context, path string) *checkpoint.State {
-	return d.saved(ctx, path, new(Report))
+	var s *checkpoint.State
+	err := d.withStore(func(store checkpoint.Store) error {
+		s = d.saved(ctx, store, path, new(Report))
+		return nil
+	})
+	if err != nil {
+		return nil // whoever opens the folder hears of it
+	}
+	return s
 }
 
 // mostReads is how often a look begins anew because a daemon is at work.
@@ -85,7 +92,10 @@ func (d Dir) Steady(read func() (journal.Report, error)) error {
 func (d Dir) Fold(
 	ctx context.Context, states map[checkpoint.Key]*checkpoint.State, wake func(*checkpoint.State) *checkpoint.State,
 ) (journal.Report, error) {
-	r := replay{dir: d, store: filestore.At(d.FS, d.Root), states: states, wake: wake}
-	err := r.run(ctx, d.scan)
+	r := replay{dir: d, states: states, wake: wake}
+	err := d.withStore(func(store checkpoint.Store) error {
+		r.store = store
+		return r.run(ctx, d.scan)
+	})
 	return r.report.Journal, err
 }

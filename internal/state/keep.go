@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"belay/checkpoint"
+	"belay/checkpoint/filestore"
 	"belay/internal/vfs"
 )
 
@@ -99,7 +100,7 @@ func (d Dir) SweepAll(ctx context.Context, started time.Time) error {
 	}
 	err := d.eachState(func(name string) error {
 		rel, err := filepath.Rel(d.Root, filepath.Dir(name))
-		folders = append(folders, rel, filepath.Join(rel, "checkpoints"))
+		folders = append(folders, rel, filepath.Join(rel, filestore.Folder))
 		return err
 	})
 	for _, rel := range folders {
@@ -164,7 +165,7 @@ func (d Dir) Usage(ctx context.Context) ([]Usage, error) {
 
 func (d Dir) measure(u *Usage) error {
 	files := 0
-	for _, dir := range []string{u.Folder, filepath.Join(u.Folder, "checkpoints")} {
+	for _, dir := range []string{u.Folder, filepath.Join(u.Folder, filestore.Folder)} {
 		entries, err := d.FS.ReadDir(dir)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

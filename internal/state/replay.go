@@ -116,7 +116,7 @@ type Panic struct {
 // daemon, which owns the journal, and comes before the first Append.
 func (d Dir) Replay(ctx context.Context, store Checkpoints, j *journal.Journal) ([]Loaded, Report, error) {
 	r := replay{dir: d, store: store, last: j.Health().Last, states: map[checkpoint.Key]*checkpoint.State{}}
-	err := r.run(ctx, func(fn record) (journal.Report, error) { return j.Replay(ctx, 0, fn) })
+	err := r.run(ctx, func(fn recordFunc) (journal.Report, error) { return j.Replay(ctx, 0, fn) })
 	if err != nil {
 		return nil, r.report, err
 	}
@@ -127,8 +127,8 @@ func (d Dir) Replay(ctx context.Context, store Checkpoints, j *journal.Journal) 
 	return list, r.report, nil
 }
 
-// record takes one record of a journal.
-type record func(seq uint64, payload []byte) error
+// recordFunc takes one record of a journal.
+type recordFunc func(seq uint64, payload []byte) error
 
 // replay is one pass over a journal that brings sessions up to date. It is the only one: the daemon's start and every
 // command read the journal through it.
@@ -150,7 +150,7 @@ type replay struct {
 	report Report
 }
 
-func (r *replay) run(ctx context.Context, read func(record) (journal.Report, error)) (err error) {
+func (r *replay) run(ctx context.Context, read func(recordFunc) (journal.Report, error)) (err error) {
 	r.found = map[checkpoint.Key]*Loaded{}
 	for _, key := range r.dir.LoadActive() {
 		if r.want == nil || r.want(key) {

@@ -15,7 +15,6 @@ import (
 	"syscall"
 
 	"belay/checkpoint"
-	"belay/checkpoint/filestore"
 	"belay/checkpoint/journal"
 	"belay/internal/vfs"
 )
@@ -34,6 +33,8 @@ const maxState = 16 << 20 // bytes of a state file that are read
 type Dir struct {
 	Root string
 	FS   vfs.FS
+	// Store names the store of its checkpoints; empty: files in the folder.
+	Store string
 }
 
 // Paths in the folder.
@@ -184,27 +185,29 @@ func (d Dir) States(ctx context.Context, want func(checkpoint.Key) bool) (map[ch
 	return d.gather(ctx, "", nil, want)
 }
 
-// gather reads the sessions that want accepts (nil: all) in folders whose names begin with prefix, and brings them up to date by
-// the journal's records that hold needle (nil: all).
-func (d Dir) gather(ctx context.Context, prefix string, needle []byte, want func(checkpoint.Key) bool) (states map[checkpoint.Key]*checkpoint.State, rep Report, err error) {
-	err = d.Steady(func() (_ journal.Report, err error) {
-		states, rep = map[checkpoint.Key]*checkpoint.State{}, Report{}
-		err = d.eachState(func(name string) error {
-			if !strings.HasPrefix(filepath.Base(filepath.Dir(name)), prefix) {
-				return nil
+// gather reads the sessions that want accepts (nil: all) in folders whose names begin with prefix, and brings them up to date
+// by the journal's records that hold needle (nil: all).
+func (d Dir) gather(
+	ctx context.Context, prefix string, needle []byte, want func(checkpoint.Key) bool,
+) (states map[checkpoint.Key]*checkpoint.State, rep Report, err error) {
+	err = d.withStore(func(store checkpoint.Store) error {
+		return d.Steady(func() (journal.Report, error) {
+			r := replay{dir: d, store: store, states: map[checkpoint.Key]*checkpoint.State{}, want: want, needle: needle}
+			err := d.eachState(func(name string) error {
+				if !strings.HasPrefix(filepath.Base(filepath.Dir(name)), prefix) {
+					return nil
+				}
+				if s := d.saved(ctx, store, name, &r.report); s != nil && (want == nil || want(s.Key)) {
+					r.states[s.Key] = s
+				}
+				return ctx.Err()
+			})
+			if err == nil {
+				err = r.run(ctx, d.scan)
 			}
-			if s := d.saved(ctx, name, &rep); s != nil && (want == nil || want(s.Key)) {
-				states[s.Key] = s
-			}
-			return ctx.Err()
-		})
-		if err != nil {
+			states, rep = r.states, r.report
 			return rep.Journal, err
-		}
-		r := replay{dir: d, store: filestore.At(d.FS, d.Root), states: states, want: want, needle: needle, report: rep}
-		err = r.run(ctx, d.scan)
-		rep = r.report
-		return rep.Journal, err
+		})
 	})
 	if err != nil {
 		return nil, rep, err
@@ -214,7 +217,7 @@ func (d Dir) gather(ctx context.Context, prefix string, needle []byte, want func
 
 // saved reads a session by the name of its state file. Where that is lost or broken the newest whole checkpoint stands for it;
 // nil when there is none.
-func (d Dir) saved(ctx context.Context, name string, rep *Report) *checkpoint.State {
+func (d Dir) saved(ctx context.Context, store checkpoint.Store, name string, rep *Report) *checkpoint.State {
 	s, err := d.readState(name)
 	if err == nil {
 		return s
@@ -222,15 +225,19 @@ func (d Dir) saved(ctx context.Context, name string, rep *Report) *checkpoint.St
 	if !errors.Is(err, fs.ErrNotExist) {
 		rep.Bad = append(rep.Bad, fmt.Sprintf("%s: %v", name, err))
 	}
-	c, err := filestore.At(d.FS, d.Root).Newest(ctx, filepath.Dir(name))
-	if err != nil {
-		return nil // what the journal tells of it stands alone
-	}
-	return c.Restore()
+	return standIn(ctx, store, sessionOf(name))
 }
 
 // scan reads the journal, which a daemon may be writing.
-func (d Dir) scan(fn record) (journal.Report, error) { return journal.Scan(d.FS, d.Journal(), 0, fn) }
+func (d Dir) scan(fn recordFunc) (journal.Report, error) {
+	return journal.Scan(d.FS, d.Journal(), 0, fn)
+}
+
+// sessionOf is whose state file a path is, as checkpoint.Key.Dir names the session.
+func sessionOf(stateFile string) string {
+	folder := filepath.Dir(stateFile)
+	return filepath.Base(filepath.Dir(folder)) + "/" + filepath.Base(folder)
+}
 
 // eachState calls fn with the path of every state file, links left out.
 func (d Dir) eachState(fn func(name string) error) error {

@@ -74,6 +74,16 @@ type Options struct {
 // again is how long after a first look the second one comes, where a daemon works: a save is over by then.
 const again = 300 * time.Millisecond
 
+// Checker is a store that keeps its checkpoints as files in the state folder and lets the check look at each. Of another store
+// the check sees what List and Get give.
+type Checker interface {
+	// Names are what the store makes below the state folder, as patterns of path.Match; a folder's name ends in a slash.
+	Names() []string
+	// Walk calls fn for each file that bears a checkpoint's name in a session's folder (checkpoint.Key.Dir), lowest number
+	// first, until fn says false. path is below the state folder.
+	Walk(session string, fn func(path string, m checkpoint.Meta, info fs.FileInfo) bool) error
+}
+
 // Check gives every finding. It ends early when ctx does. A folder that is not there has none.
 func Check(ctx context.Context, d state.Dir, o Options) iter.Seq[Finding] {
 	return func(yield func(Finding) bool) {
@@ -89,6 +99,8 @@ type check struct {
 	o     Options
 	yield func(Finding) bool
 	done  bool // nobody wants more
+	store checkpoint.Store
+	names []string // that belay or its store makes in the folder
 	// hopeless is set when the folder itself cannot be used.
 	hopeless bool
 
@@ -133,6 +145,17 @@ func (c *check) run() {
 	if _, err := c.d.FS.Lstat(c.d.Root); errors.Is(err, fs.ErrNotExist) {
 		return
 	}
+	c.names = names
+	var err error
+	if c.store, err = c.d.OpenStore(); err != nil {
+		c.part(func(say func(Finding)) { say(unreadable("", err)) })
+		return
+	}
+	defer c.store.Close() // nothing is written through it
+	if checker, ok := c.store.(Checker); ok {
+		c.names = slices.Concat(names, checker.Names())
+	}
+
 	c.part(c.root)
 	folders := c.sessions()
 	for _, dir := range folders {

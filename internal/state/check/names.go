@@ -15,16 +15,15 @@ import (
 	"belay/internal/vfs"
 )
 
-// names are all that belay makes in its state folder, as patterns of path.Match. A folder ends in a slash.
+// names are all that belay makes in its state folder whatever its store is, as patterns of path.Match. A folder ends in a slash.
 var names = []string{
 	"belay.sock", "belay.lock", "belay.log", "belay-*.log", "belay-*.log.gz", "start.lock", "start.stamp", "drain.lock", "intake.[0-9].lock",
 	"rest.[0-9].lock", "breaker.json", "beat.json", "active.json", "index.db", "index.db-wal", "index.db-shm", "index.db-journal",
 	"journal/", "journal/" + twenty + ".log", "journal/damaged/", "journal/damaged/" + twenty + ".log",
 	"spool/", "spool/dropped", "spool/dropped.read", "spool/" + thirteen + "-*.[0-9]*", "spool/bad/", "spool/bad/" + thirteen + "-*.[0-9]*",
 	"install/", "install/*/", "install/*/*",
-	"sessions/", "sessions/.belay-probe", "sessions/*/", "sessions/*/*/", "sessions/*/*/state.json", "sessions/*/*/state.json.bad",
-	"sessions/*/*/transcript*.jsonl.zst", "sessions/*/*/transcript*.jsonl.age", "sessions/*/*/checkpoints/", "sessions/*/*/checkpoints/[0-9]*-full.md",
-	"sessions/*/*/checkpoints/[0-9]*-sparse.md",
+	"sessions/", "sessions/*/", "sessions/*/*/", "sessions/*/*/state.json", "sessions/*/*/state.json.bad",
+	"sessions/*/*/transcript*.jsonl.zst", "sessions/*/*/transcript*.jsonl.age",
 }
 
 // aside are the names of what belay put away because it could not use it.
@@ -126,7 +125,7 @@ func (c *check) entry(rel string, e fs.DirEntry, say func(Finding)) {
 	base := path.Base(rel)
 	if made, temp := strings.CutSuffix(base, vfs.TempSuffix); temp && strings.HasPrefix(made, ".") && !e.IsDir() {
 		rel := path.Join(path.Dir(rel), made[1:])
-		if !matches(names, rel, false) {
+		if !matches(c.names, rel, false) {
 			say(Finding{Rule: Known, Path: path.Join(path.Dir(rel), base), Said: "a temporary file of nothing that belay writes", Do: "remove it"})
 		} else if !c.o.Daemon.IsZero() && info.ModTime().Before(state.SweepBefore(rel, c.o.Daemon)) {
 			say(Finding{Rule: Swept, Path: path.Join(path.Dir(rel), base), Said: "a temporary file of an earlier run, which the daemon should have removed", Do: "remove it"})
@@ -134,7 +133,7 @@ func (c *check) entry(rel string, e fs.DirEntry, say func(Finding)) {
 		return
 	}
 	switch {
-	case !matches(names, rel, e.IsDir()):
+	case !matches(c.names, rel, e.IsDir()):
 		say(Finding{Rule: Known, Path: rel, Said: "nothing that belay makes", Do: "move it elsewhere: nothing else belongs in this folder"})
 	case matches(aside, rel, false):
 		say(Finding{Rule: Aside, Path: rel, Note: true, Said: fmt.Sprintf("a damaged file that was set aside on %s", info.ModTime().UTC().Format("2006-01-02 15:04")),

@@ -1,7 +1,6 @@
 package check
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"belay/checkpoint"
-	"belay/checkpoint/filestore"
 	"belay/internal/state/mirror"
 	"belay/internal/vfs"
 )
@@ -21,7 +19,7 @@ func (c *check) session(dir string, say func(Finding)) {
 	rel := "sessions/" + dir
 	c.tree(rel, say)
 	state := c.state(dir, say)
-	files := c.checkpoints(dir, say)
+	files := c.checkpoints(dir, state, say)
 	chains(rel, files, say)
 	if state != nil && state.LastFull != nil && state.LastFull.Failed == "" && !slices.ContainsFunc(files, file.wholeFull) {
 		say(Finding{Rule: Chain, Path: rel, Said: fmt.Sprintf("FULL %d was taken, and no whole FULL is there", state.LastFull.Number),
@@ -29,7 +27,7 @@ func (c *check) session(dir string, say func(Finding)) {
 	}
 	c.budget(rel, files, say)
 	for _, e := range c.listQuiet(rel, say) {
-		if name := e.Name(); strings.HasPrefix(name, "transcript") && matches(names, rel+"/"+name, false) && e.Type().IsRegular() {
+		if name := e.Name(); strings.HasPrefix(name, "transcript") && matches(c.names, rel+"/"+name, false) && e.Type().IsRegular() {
 			c.mirror(rel+"/"+name, say)
 		}
 	}
@@ -73,18 +71,12 @@ type stamps struct {
 func (f file) wholeFull() bool { return f.meta.Level == checkpoint.Full && f.whole }
 
 // checkpoints reads every checkpoint of a session, oldest first.
-func (c *check) checkpoints(dir string, say func(Finding)) []file {
-	rel := "sessions/" + dir + "/checkpoints"
-	var files []file
-	for _, e := range c.listQuiet(rel, say) {
-		n, level, ok := filestore.ParseName(e.Name())
-		if !ok || !e.Type().IsRegular() {
-			continue
-		}
-		f := file{meta: checkpoint.Meta{Number: n, Level: level}, rel: rel + "/" + e.Name()}
-		data, err := vfs.ReadFile(c.d.FS, filepath.Join(c.d.Root, f.rel), filestore.MaxSize)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // deleted since it was listed
+func (c *check) checkpoints(dir string, s *checkpoint.State, say func(Finding)) (files []file) {
+	one := func(m checkpoint.Meta, path string, read func() ([]byte, error)) {
+		f := file{meta: m, rel: path}
+		data, err := read()
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, checkpoint.ErrNotFound) {
+			return // deleted since it was listed
 		}
 		if err == nil {
 			err = f.decode(data, dir)
@@ -92,12 +84,34 @@ func (c *check) checkpoints(dir string, say func(Finding)) []file {
 		if err != nil {
 			say(Finding{Rule: Checkpoint, Path: f.rel, Said: err.Error(), Do: "the one before is used; remove the file"})
 		}
-		if info, err := e.Info(); err == nil {
-			f.meta.At, f.meta.Bytes = info.ModTime(), info.Size()
-		}
 		files = append(files, f)
 	}
-	slices.SortStableFunc(files, func(a, b file) int { return cmp.Compare(a.meta.Number, b.meta.Number) })
+
+	if checker, ok := c.store.(Checker); ok {
+		// A folder that cannot be listed is found by the walk over all names.
+		_ = checker.Walk(dir, func(path string, m checkpoint.Meta, info fs.FileInfo) bool {
+			if info.Mode().IsRegular() {
+				read := func() ([]byte, error) {
+					return vfs.ReadFile(c.d.FS, filepath.Join(c.d.Root, path), checkpoint.MaxSize)
+				}
+				one(m, filepath.ToSlash(path), read)
+			}
+			return c.ctx.Err() == nil
+		})
+		return files
+	}
+
+	if s == nil {
+		return nil // nobody knows whose checkpoints to ask for
+	}
+	list, err := c.store.List(c.ctx, s.Key)
+	if err != nil {
+		say(unreadable("sessions/"+dir, err))
+	}
+	for _, m := range slices.Backward(list) {
+		read := func() ([]byte, error) { return c.store.Get(c.ctx, s.Key, m.Number) }
+		one(m, fmt.Sprintf("sessions/%s, checkpoint %d", dir, m.Number), read)
+	}
 	return files
 }
 

@@ -15,7 +15,6 @@ import (
 	"go.uber.org/goleak"
 
 	"belay/checkpoint"
-	"belay/checkpoint/filestore"
 	"belay/checkpoint/journal"
 	"belay/internal/state"
 	"belay/internal/state/check/checktest"
@@ -290,7 +289,7 @@ func log(t *testing.T, j *journal.Journal, e checkpoint.Event) uint64 {
 
 func (f folder) checkpoint(t *testing.T, s *checkpoint.State) {
 	t.Helper()
-	store, err := filestore.Open(f.FS, f.Root)
+	store, err := f.OpenStore()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"belay/checkpoint"
-	"belay/checkpoint/filestore"
 	"belay/internal/agent"
 	"belay/internal/host/git"
 	"belay/internal/host/proc"
@@ -239,7 +238,12 @@ func (f Folder) Answer(ctx context.Context, s *checkpoint.State, adopted bool, q
 	now := time.Now().UTC()
 	in := recovery.Input{State: s, Adopted: adopted}
 	NoticeDeath(s, now)
-	f.newest(ctx, s, &in)
+	store, err := f.Dir.OpenStore()
+	if err != nil {
+		return recovery.Result{}, err
+	}
+	defer store.Close() // nothing is written through it
+	newest(ctx, store, s, &in)
 	if a, ok := f.Agent(s.Key.Agent); ok && s.Transcript != "" {
 		q.Options.Repairs = a.Limits().Repairs
 		t := agent.OpenTranscript(a, agent.Source{Path: s.Transcript, Session: s.Key.Session, Child: s.Key.Child})
@@ -250,7 +254,7 @@ func (f Folder) Answer(ctx context.Context, s *checkpoint.State, adopted bool, q
 		}
 		in.Gone = gone
 	}
-	if err := f.since(ctx, s, q.Since, &q.Options); err != nil {
+	if err := since(ctx, store, s, q.Since, &q.Options); err != nil {
 		return recovery.Result{}, err
 	}
 	if !q.NoWorkTree && s.Workspace != "" && in.Checkpoint != nil {
@@ -264,13 +268,13 @@ func (f Folder) Answer(ctx context.Context, s *checkpoint.State, adopted bool, q
 }
 
 // newest finds the newest whole checkpoint.
-func (f Folder) newest(ctx context.Context, s *checkpoint.State, in *recovery.Input) {
-	store := filestore.At(f.Dir.FS, f.Dir.Root)
+func newest(ctx context.Context, store checkpoint.Store, s *checkpoint.State, in *recovery.Input) {
 	list, err := store.List(ctx, s.Key)
 	if err != nil || len(list) == 0 {
 		return
 	}
-	c, damaged, err := checkpoint.Newest(s.Key.Dir(), list, func(n uint64) ([]byte, error) { return store.Get(ctx, s.Key, n) })
+	get := func(n uint64) ([]byte, error) { return store.Get(ctx, s.Key, n) }
+	c, damaged, err := checkpoint.Newest(s.Key.Dir(), list, get)
 	in.Damaged = damaged
 	if err == nil {
 		in.Checkpoint = c
@@ -278,7 +282,7 @@ func (f Folder) newest(ctx context.Context, s *checkpoint.State, in *recovery.In
 }
 
 // since sets the border of the delta. It goes by checkpoints, never by stamps of the agent.
-func (f Folder) since(ctx context.Context, s *checkpoint.State, word string, opt *recovery.Options) error {
+func since(ctx context.Context, store checkpoint.Store, s *checkpoint.State, word string, opt *recovery.Options) error {
 	if word == "" {
 		return nil
 	}
@@ -286,7 +290,6 @@ func (f Folder) since(ctx context.Context, s *checkpoint.State, word string, opt
 	if err != nil {
 		return err
 	}
-	store := filestore.At(f.Dir.FS, f.Dir.Root)
 	list, err := store.List(ctx, s.Key)
 	if err != nil {
 		return err

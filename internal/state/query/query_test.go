@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"belay/checkpoint"
-	"belay/checkpoint/filestore"
 	"belay/internal/agent/all"
 	"belay/internal/state"
 	"belay/recovery"
@@ -27,7 +26,7 @@ func folder(t *testing.T) Folder {
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("CLAUDE_CONFIG_DIR", "")
 	f := Open(t.TempDir(), all.All())
-	store, err := filestore.Open(f.Dir.FS, f.Dir.Root)
+	store, err := f.Dir.OpenStore()
 	if err != nil {
 		t.Fatal(err)
 	}
