@@ -72,7 +72,10 @@ func TestOpensAfterThreeFailuresInARow(t *testing.T) {
 			t.Errorf("while open the store was asked for %d writes and %d probes, want none", p-puts, q-probes)
 		}
 		got := b.State()
-		want := State{Phase: Open, Since: got.Since, Failures: 3, Trips: 1, NextProbe: got.Since.Add(DefaultPause), Reason: errDisk.Error()}
+		want := State{
+			Phase: Open, Since: got.Since, Failures: 3, Trips: 1,
+			NextProbe: got.Since.Add(DefaultPause), Reason: errDisk.Error(),
+		}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("state: got %+v, want %+v", got, want)
 		}
@@ -86,7 +89,7 @@ func TestPausesDouble(t *testing.T) {
 		trip(t, b, f)
 		f.mu.probes = nil
 		began := time.Now()
-		stop := start(t, b)
+		start(t, b)
 		time.Sleep(time.Hour)
 		want := []time.Duration{30, 90, 210, 450, 930, 1530, 2130, 2730, 3330}
 		got := f.probedAt(began)
@@ -96,16 +99,15 @@ func TestPausesDouble(t *testing.T) {
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("probes at %v, want %v", got, want)
 		}
-		stop()
 	})
 }
 
-// A disk on which probes work and writes do not must not get a fresh start every 30 s.
+// A disk on which probes work and writes do not gets no fresh start every 30 s.
 func TestPauseIsSetBackByAWriteOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		b := newBreaker(t, f, Options{})
-		stop := start(t, b)
+		start(t, b)
 		for i, want := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute} {
 			trip(t, b, f)
 			s := b.State()
@@ -123,7 +125,6 @@ func TestPauseIsSetBackByAWriteOnly(t *testing.T) {
 		if s := b.State(); s.NextProbe.Sub(s.Since) != DefaultPause || s.Trips != 4 {
 			t.Errorf("after a write that worked: got %+v, want trip 4 with a pause of %s", s, DefaultPause)
 		}
-		stop()
 	})
 }
 
@@ -131,18 +132,19 @@ func TestC07OpenRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		b := newBreaker(t, f, Options{})
-		stop := start(t, b)
+		start(t, b)
 		f.setDown(errDisk)
 		for n := range uint64(5) {
 			_ = put(b, session(1), n) // three reach the disk, two are refused
 		}
-		if ch := <-b.Changes(); !ch.Open || ch.Reason != errDisk.Error() || ch.Trips != 1 {
+		if ch := changed(t, b); !ch.Open || ch.Reason != errDisk.Error() || ch.Trips != 1 {
 			t.Errorf("change: got %+v, want opened", ch)
 		}
 		opened := time.Now()
 		f.setDown(nil)
-		ch := <-b.Changes()
-		if ch.Open || !ch.Since.Equal(opened) || ch.Reason != errDisk.Error() || ch.At.Sub(opened).Round(time.Second) != DefaultPause {
+		ch := changed(t, b)
+		if ch.Open || !ch.Since.Equal(opened) || ch.Reason != errDisk.Error() ||
+			ch.At.Sub(opened).Round(time.Second) != DefaultPause {
 			t.Errorf("change: got %+v, want closed %s after %s", ch, DefaultPause, opened)
 		}
 		if err := put(b, session(1), 9); err != nil {
@@ -151,7 +153,6 @@ func TestC07OpenRecovers(t *testing.T) {
 		if s := b.State(); s.Phase != Closed || s.Failures != 0 || s.Reason != "" || s.Trips != 1 || !s.NextProbe.IsZero() {
 			t.Errorf("state: got %+v, want closed, no failures, one trip", s)
 		}
-		stop()
 	})
 }
 
@@ -203,7 +204,7 @@ func TestC08StateInsideOfChanges(t *testing.T) {
 			logged.Add(1)
 		})
 		b = newBreaker(t, f, Options{Log: log})
-		stop := start(t, b)
+		start(t, b)
 		reader, quit := make(chan []Phase), make(chan struct{})
 		go func() {
 			var seen []Phase
@@ -241,7 +242,6 @@ func TestC08StateInsideOfChanges(t *testing.T) {
 			t.Errorf("%d lines logged, want one for each change", logged.Load())
 		}
 		wantPhase(t, b, "in the end", Closed)
-		stop()
 	})
 }
 
@@ -253,7 +253,7 @@ func TestC09ParallelWritesInHalfOpen(t *testing.T) {
 		puts, probes, _ := f.asked()
 		f.setDown(nil)
 		f.hold = make(chan struct{})
-		stop := start(t, b)
+		start(t, b)
 		time.Sleep(DefaultPause + time.Second)
 		wantPhase(t, b, "while the probe is under way", HalfOpen)
 		var deferred atomic.Int32
@@ -283,7 +283,6 @@ func TestC09ParallelWritesInHalfOpen(t *testing.T) {
 		if _, _, saved := f.asked(); saved != 20 {
 			t.Errorf("%d saved in the end, want 20", saved)
 		}
-		stop()
 	})
 }
 
@@ -338,6 +337,8 @@ func TestLateWriteChangesNothing(t *testing.T) {
 				f := newFake()
 				b := newBreaker(t, f, Options{})
 				stuck := make(chan struct{})
+				release := sync.OnceFunc(func() { close(stuck) })
+				t.Cleanup(release)
 				f.stuck = stuck
 				late := make(chan error, 1)
 				go func() { late <- put(b, session(1), 1) }()
@@ -348,7 +349,7 @@ func TestLateWriteChangesNothing(t *testing.T) {
 
 				time.Sleep(time.Second)
 				f.setDown(broken)
-				close(stuck)
+				release()
 				if err := <-late; !errors.Is(err, broken) {
 					t.Errorf("the late write: got %v, want %v", err, broken)
 				}
@@ -402,7 +403,7 @@ func TestNearlyFullDiskIsTheStores(t *testing.T) {
 		stop()
 
 		b = newBreaker(t, f, opt)
-		stop = start(t, b)
+		start(t, b)
 		time.Sleep(time.Second)
 		wantPhase(t, b, "after the restart", Open)
 		f.setRoom(0)
@@ -413,7 +414,6 @@ func TestNearlyFullDiskIsTheStores(t *testing.T) {
 				t.Errorf("probe %d wrote %d bytes, want 5000 at least", i+1, size)
 			}
 		}
-		stop()
 	})
 }
 
@@ -422,7 +422,7 @@ func TestTwoSessionsAsideAreTheStores(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		b := newBreaker(t, f, Options{})
-		stop := start(t, b)
+		start(t, b)
 		for i := range 2 {
 			f.setBroken(session(i), errDisk)
 		}
@@ -468,7 +468,6 @@ func TestTwoSessionsAsideAreTheStores(t *testing.T) {
 				t.Errorf("session %d after it healed: %v", i, err)
 			}
 		}
-		stop()
 	})
 }
 
@@ -502,7 +501,8 @@ func TestC13OneBadSessionAmongAHundred(t *testing.T) {
 		}
 		wantPhase(t, b, "with one bad session", Closed)
 		s := b.State()
-		if len(s.Aside) != 1 || s.Aside[0].Session != session(50).Dir() || s.Aside[0].Failures != 3 || !strings.Contains(s.Aside[0].Reason, bad.Error()) {
+		if len(s.Aside) != 1 || s.Aside[0].Session != session(50).Dir() || s.Aside[0].Failures != 3 ||
+			!strings.Contains(s.Aside[0].Reason, bad.Error()) {
 			t.Errorf("aside: got %+v, want session 50 after 3 failures with its reason", s.Aside)
 		}
 	})
@@ -547,7 +547,9 @@ func TestC14SessionHealsAndHurtsNoOther(t *testing.T) {
 }
 
 func TestNoFailure(t *testing.T) {
-	for _, err := range []error{checkpoint.ErrExists, checkpoint.ErrNotFound, checkpoint.ErrDamaged, fs.ErrInvalid, context.Canceled} {
+	for _, err := range []error{
+		checkpoint.ErrExists, checkpoint.ErrNotFound, checkpoint.ErrDamaged, fs.ErrInvalid, context.Canceled,
+	} {
 		t.Run(err.Error(), func(t *testing.T) {
 			f := newFake()
 			b := newBreaker(t, f, Options{})
