@@ -8,8 +8,8 @@
 //
 // When a write fails, a probe of at least its size tells whose failure it is. If the probe fails too, it is the store's
 // failure. If the probe works it is the session's (ErrSession): the store's breaker stays closed, and after three in a
-// row a breaker of the session's own opens and sets that session aside (ErrAside). If then a second session is set aside
-// and no write has worked in between, the failure is the store's after all.
+// row a breaker of the session's own opens and sets that session aside (ErrAside). If then a second session is set
+// aside and no write has worked in between, the failure is the store's after all.
 //
 // gobreaker does the breaking, for the store and for each session: its counts and ReadyToTrip open it, its Timeout is
 // the pause, its ErrOpenState refuses, its half-open state lets one request through, its State is what status shows,

@@ -11,8 +11,8 @@
 // the clock is set back, and with a timer that stops while the machine sleeps. So each time cron wakes, tick compares
 // both clocks and decides whether a beat is due.
 //
-// The package does not repeat a failed beat before its next tick, and it stores nothing: the caller keeps Last and hands
-// it in.
+// The package does not repeat a failed beat before its next tick, and it stores nothing: the caller keeps Last and
+// hands it in.
 package heartbeat
 
 import (
