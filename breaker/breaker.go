@@ -2,20 +2,21 @@
 // checkpoint.Store.
 //
 // While the breaker is closed it hands writes on. After three failures of the store in a row it opens: belay is
-// degraded, Put answers ErrOpen at once and asks nobody, and the caller owes the checkpoint. After a pause one probe
-// goes through. The breaker closes if the probe works, else the next pause is longer. Changes tells the daemon to catch
-// up.
+// degraded, Put answers ErrOpen at once and asks nobody, and the caller owes the checkpoint. After a pause one request
+// goes through as the probe: Run's, or a write that comes first. If it works the breaker closes, and Changes tells the
+// daemon to catch up. If it fails the next pause is longer.
 //
-// When a write fails, a probe of the same size tells whose failure it is. If the probe fails too, it is the store's. If
-// the probe works it is the session's (ErrSession): the store's breaker stays closed, and after three in a row a breaker
-// of the session's own opens and sets that session aside (ErrAside). When a second session is set aside and no write
-// worked since the first was, the failure is the store's after all.
+// When a write fails, a probe of at least its size tells whose failure it is. If the probe fails too, it is the store's
+// failure. If the probe works it is the session's (ErrSession): the store's breaker stays closed, and after three in a
+// row a breaker of the session's own opens and sets that session aside (ErrAside). If then a second session is set
+// aside and no write has worked in between, the failure is the store's after all.
 //
 // gobreaker does the breaking, for the store and for each session: its counts and ReadyToTrip open it, its Timeout is
 // the pause, its ErrOpenState refuses, its half-open state lets one request through, its State is what status shows,
 // and IsExcluded passes over what says nothing about the store, such as a cancelled write. Its shared store hands a
-// state to the gobreaker with the next Timeout, and after a restart to the first one. Ours are the growth of the pause,
-// who is to blame, when to probe (gobreaker leaves Open only when it is asked), Reset, and what is stored.
+// state to the gobreaker with the next longer Timeout, and an open state to the first one after a restart. Ours are the
+// growth of the pause, whose failure it is, asking in time (gobreaker turns half-open only when somebody asks), Reset,
+// and what is stored.
 //
 // Trips are stored: after a restart an open breaker is open and is probed at once.
 //
@@ -194,13 +195,14 @@ func (b *Breaker) Put(ctx context.Context, key checkpoint.Key, m checkpoint.Meta
 		session = f.gate
 	})
 
-	var own error // what became of the write, as the session's breaker sees it
+	var own error
 	err := do(store, func() error {
 		own = do(session, func() error { return b.write(ctx, key, m, data) })
 		return b.judge(dir, len(data), session, own)
 	})
 
-	if err = b.settle(dir, own, err); errors.Is(err, ErrOpen) || errors.Is(err, ErrAside) {
+	err = b.settle(dir, own, err)
+	if errors.Is(err, ErrOpen) || errors.Is(err, ErrAside) {
 		return fmt.Errorf("put checkpoint %d of %s: %w", m.Number, key, err)
 	}
 	return err
@@ -216,7 +218,7 @@ func (b *Breaker) write(ctx context.Context, key checkpoint.Key, m checkpoint.Me
 		return &verdict{byNobody, err}
 	}
 
-	// The writer's own deadline may be over, which is no reason to blame the store.
+	// The writer's own deadline may be over, which says nothing about the store.
 	check, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
 	defer cancel()
 
@@ -226,8 +228,8 @@ func (b *Breaker) write(ctx context.Context, key checkpoint.Key, m checkpoint.Me
 	return &verdict{bySession, err}
 }
 
-// judge turns what the session's breaker made of a write into what the store's is told. What it books of a failure must
-// be known when that opens the breaker.
+// judge turns what the session's breaker made of a write into what the store's breaker is told. It books a failure
+// before gobreaker does, so that the reason is known when the breaker opens.
 func (b *Breaker) judge(dir string, size int, session *gate, err error) error {
 	if refused(err) {
 		return &verdict{byNobody, ErrAside}
@@ -235,6 +237,7 @@ func (b *Breaker) judge(dir string, size int, session *gate, err error) error {
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	if blames(err, bySession) && session.State() == gobreaker.StateOpen {
 		last := b.mu.lastAway
 		b.mu.lastAway = dir
@@ -252,8 +255,8 @@ func (b *Breaker) judge(dir string, size int, session *gate, err error) error {
 	return err
 }
 
-// settle books what became of a write, and gives the error that its caller sees. own is what the session's
-// breaker made of it.
+// settle books what became of a write and gives the error that the caller sees. own is what the session's breaker made
+// of the write, err what the store's did.
 func (b *Breaker) settle(dir string, own, err error) error {
 	aside := false
 	b.update(func(now time.Time) {
@@ -272,7 +275,7 @@ func (b *Breaker) settle(dir string, own, err error) error {
 			b.wrote()
 			f.fails = 0
 		case blames(err, byStore):
-			aside = false // the store's failure is what is told
+			aside = false // the breaker's change tells of it
 		case blames(err, bySession):
 			b.mu.failures = 0
 			err = own

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,7 +18,6 @@ import (
 	"belay/checkpoint/storetest"
 	"belay/internal/state"
 	"belay/internal/vfs"
-	"belay/internal/vfs/vfstest"
 )
 
 // whole is a store with a breaker in front of what the breaker has to do with.
@@ -72,7 +70,10 @@ func TestOpensAfterThreeFailuresInARow(t *testing.T) {
 			t.Errorf("while open the store was asked for %d writes and %d probes, want none", p-puts, q-probes)
 		}
 		got := b.State()
-		want := State{Phase: Open, Since: got.Since, Failures: 3, Trips: 1, NextProbe: got.Since.Add(DefaultPause), Reason: errDisk.Error()}
+		want := State{
+			Phase: Open, Since: got.Since, Failures: 3, Trips: 1,
+			NextProbe: got.Since.Add(DefaultPause), Reason: errDisk.Error(),
+		}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("state: got %+v, want %+v", got, want)
 		}
@@ -86,7 +87,7 @@ func TestPausesDouble(t *testing.T) {
 		trip(t, b, f)
 		f.mu.probes = nil
 		began := time.Now()
-		stop := start(t, b)
+		start(t, b)
 		time.Sleep(time.Hour)
 		want := []time.Duration{30, 90, 210, 450, 930, 1530, 2130, 2730, 3330}
 		got := f.probedAt(began)
@@ -96,16 +97,15 @@ func TestPausesDouble(t *testing.T) {
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("probes at %v, want %v", got, want)
 		}
-		stop()
 	})
 }
 
-// A disk on which probes work and writes do not must not get a fresh start every 30 s.
+// A disk on which probes work and writes do not gets no fresh start every 30 s.
 func TestPauseIsSetBackByAWriteOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		b := newBreaker(t, f, Options{})
-		stop := start(t, b)
+		start(t, b)
 		for i, want := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute} {
 			trip(t, b, f)
 			s := b.State()
@@ -123,7 +123,6 @@ func TestPauseIsSetBackByAWriteOnly(t *testing.T) {
 		if s := b.State(); s.NextProbe.Sub(s.Since) != DefaultPause || s.Trips != 4 {
 			t.Errorf("after a write that worked: got %+v, want trip 4 with a pause of %s", s, DefaultPause)
 		}
-		stop()
 	})
 }
 
@@ -131,18 +130,19 @@ func TestC07OpenRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		b := newBreaker(t, f, Options{})
-		stop := start(t, b)
+		start(t, b)
 		f.setDown(errDisk)
 		for n := range uint64(5) {
 			_ = put(b, session(1), n) // three reach the disk, two are refused
 		}
-		if ch := <-b.Changes(); !ch.Open || ch.Reason != errDisk.Error() || ch.Trips != 1 {
+		if ch := changed(t, b); !ch.Open || ch.Reason != errDisk.Error() || ch.Trips != 1 {
 			t.Errorf("change: got %+v, want opened", ch)
 		}
 		opened := time.Now()
 		f.setDown(nil)
-		ch := <-b.Changes()
-		if ch.Open || !ch.Since.Equal(opened) || ch.Reason != errDisk.Error() || ch.At.Sub(opened).Round(time.Second) != DefaultPause {
+		ch := changed(t, b)
+		if ch.Open || !ch.Since.Equal(opened) || ch.Reason != errDisk.Error() ||
+			ch.At.Sub(opened).Round(time.Second) != DefaultPause {
 			t.Errorf("change: got %+v, want closed %s after %s", ch, DefaultPause, opened)
 		}
 		if err := put(b, session(1), 9); err != nil {
@@ -151,7 +151,6 @@ func TestC07OpenRecovers(t *testing.T) {
 		if s := b.State(); s.Phase != Closed || s.Failures != 0 || s.Reason != "" || s.Trips != 1 || !s.NextProbe.IsZero() {
 			t.Errorf("state: got %+v, want closed, no failures, one trip", s)
 		}
-		stop()
 	})
 }
 
@@ -203,7 +202,7 @@ func TestC08StateInsideOfChanges(t *testing.T) {
 			logged.Add(1)
 		})
 		b = newBreaker(t, f, Options{Log: log})
-		stop := start(t, b)
+		start(t, b)
 		reader, quit := make(chan []Phase), make(chan struct{})
 		go func() {
 			var seen []Phase
@@ -241,313 +240,13 @@ func TestC08StateInsideOfChanges(t *testing.T) {
 			t.Errorf("%d lines logged, want one for each change", logged.Load())
 		}
 		wantPhase(t, b, "in the end", Closed)
-		stop()
-	})
-}
-
-func TestC09ParallelWritesInHalfOpen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		b := newBreaker(t, f, Options{})
-		trip(t, b, f)
-		puts, probes, _ := f.asked()
-		f.setDown(nil)
-		f.hold = make(chan struct{})
-		stop := start(t, b)
-		time.Sleep(DefaultPause + time.Second)
-		wantPhase(t, b, "while the probe is under way", HalfOpen)
-		var deferred atomic.Int32
-		var writers sync.WaitGroup
-		owed := make(chan int, 20)
-		for i := range 20 {
-			writers.Go(func() {
-				if err := put(b, session(i), 1); errors.Is(err, ErrOpen) {
-					deferred.Add(1)
-					owed <- i
-				}
-			})
-		}
-		writers.Wait()
-		if p, q, _ := f.asked(); p != puts || q != probes+1 || deferred.Load() != 20 {
-			t.Errorf("got %d writes, %d probes, %d deferred; want 0, 1, 20", p-puts, q-probes, deferred.Load())
-		}
-		close(f.hold)
-		synctest.Wait()
-		wantPhase(t, b, "after the probe", Closed)
-		close(owed)
-		for i := range owed {
-			if err := put(b, session(i), 1); err != nil {
-				t.Errorf("owed write: %v", err)
-			}
-		}
-		if _, _, saved := f.asked(); saved != 20 {
-			t.Errorf("%d saved in the end, want 20", saved)
-		}
-		stop()
-	})
-}
-
-// Without Run the first write after the pause is the probe, and gobreaker refuses the others.
-func TestC09OneWriteIsTheProbe(t *testing.T) {
-	for name, after := range map[string]error{"works": nil, "fails": errDisk} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFake()
-				b := newBreaker(t, f, Options{})
-				trip(t, b, f)
-				f.setDown(after)
-				before, _, _ := f.asked()
-				f.stuck = make(chan struct{})
-				time.Sleep(DefaultPause + time.Second)
-
-				var refused atomic.Int32
-				var writers sync.WaitGroup
-				for i := range 20 {
-					writers.Go(func() {
-						if err := put(b, session(i), 1); errors.Is(err, ErrOpen) {
-							refused.Add(1)
-						}
-					})
-				}
-				synctest.Wait()
-				wantPhase(t, b, "while a write is the probe", HalfOpen)
-				close(f.stuck)
-				writers.Wait()
-				if puts, _, _ := f.asked(); puts != before+1 || refused.Load() != 19 {
-					t.Errorf("%d writes and %d refused, want 1 and 19", puts-before, refused.Load())
-				}
-
-				if after == nil {
-					wantPhase(t, b, "after the write", Closed)
-					return
-				}
-				wantPhase(t, b, "after the write", Open)
-				if got := time.Until(b.State().NextProbe); got != 2*DefaultPause {
-					t.Errorf("next probe in %s, want %s", got, 2*DefaultPause)
-				}
-			})
-		})
-	}
-}
-
-// A write that began before the trip and ends while the breaker is open neither closes it nor prolongs the pause.
-func TestLateWriteChangesNothing(t *testing.T) {
-	for name, broken := range map[string]error{"works": nil, "fails": errDisk} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFake()
-				b := newBreaker(t, f, Options{})
-				stuck := make(chan struct{})
-				f.stuck = stuck
-				late := make(chan error, 1)
-				go func() { late <- put(b, session(1), 1) }()
-				synctest.Wait()
-				f.stuck = nil
-				trip(t, b, f)
-				want := b.State().NextProbe
-
-				time.Sleep(time.Second)
-				f.setDown(broken)
-				close(stuck)
-				if err := <-late; !errors.Is(err, broken) {
-					t.Errorf("the late write: got %v, want %v", err, broken)
-				}
-				if s := b.State(); s.Phase != Open || !s.NextProbe.Equal(want) || s.Trips != 1 {
-					t.Errorf("after the late write: %+v, want open with a probe at %s", s, want)
-				}
-			})
-		})
-	}
-}
-
-// A cancelled write in half-open says nothing, and the next request is the probe.
-func TestCancelledWriteIsNoProbe(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		b := newBreaker(t, f, Options{})
-		trip(t, b, f)
-		f.setDown(nil)
-		time.Sleep(DefaultPause + time.Second)
-
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		meta := checkpoint.Meta{Number: 1, Level: checkpoint.Full}
-		if err := b.Put(ctx, session(1), meta, nil); !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v, want context.Canceled", err)
-		}
-		wantPhase(t, b, "after the cancelled write", HalfOpen)
-		if err := put(b, session(1), 1); err != nil {
-			t.Errorf("the next write: %v", err)
-		}
-		wantPhase(t, b, "after the next write", Closed)
-	})
-}
-
-// A disk with room for a few bytes takes no checkpoint. Probes of the size that failed tell so, after a restart too.
-func TestNearlyFullDiskIsTheStores(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		mem, f := vfstest.NewMem(), newFake()
-		opt := Options{FS: mem, StateFile: stateFile}
-		b := newBreaker(t, f, opt)
-		stop := start(t, b)
-		f.setRoom(100)
-		for n := range uint64(DefaultFailures) {
-			err := b.Put(t.Context(), session(1), checkpoint.Meta{Number: n, Level: checkpoint.Full}, make([]byte, 5000))
-			if !errors.Is(err, syscall.ENOSPC) || errors.Is(err, ErrSession) {
-				t.Errorf("got %v, want the disk's error", err)
-			}
-		}
-		time.Sleep(time.Minute)
-		wantPhase(t, b, "after a probe of the nearly full disk", Open)
-		stop()
-
-		b = newBreaker(t, f, opt)
-		stop = start(t, b)
-		time.Sleep(time.Second)
-		wantPhase(t, b, "after the restart", Open)
-		f.setRoom(0)
-		time.Sleep(DefaultMaxPause)
-		wantPhase(t, b, "after a probe of the disk with room", Closed)
-		for i, size := range f.mu.sizes {
-			if size < 5000 {
-				t.Errorf("probe %d wrote %d bytes, want 5000 at least", i+1, size)
-			}
-		}
-		stop()
-	})
-}
-
-// A mount below the folder that the probe writes to may fail for many sessions and let every probe pass.
-func TestTwoSessionsAsideAreTheStores(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		b := newBreaker(t, f, Options{})
-		stop := start(t, b)
-		for i := range 2 {
-			f.setBroken(session(i), errDisk)
-		}
-		fail := func(i int) (err error) {
-			for n := range uint64(DefaultFailures) {
-				err = put(b, session(i), n)
-			}
-			return err
-		}
-
-		if err := fail(0); !errors.Is(err, ErrSession) {
-			t.Errorf("the first session: got %v, want ErrSession", err)
-		}
-		if err := put(b, session(2), 1); err != nil {
-			t.Fatal(err)
-		}
-		if err := fail(1); !errors.Is(err, ErrSession) {
-			t.Errorf("the second session, after a write that worked: got %v, want ErrSession", err)
-		}
-		wantPhase(t, b, "with a write that worked between the two", Closed)
-
-		time.Sleep(DefaultMaxPause)
-		for range 2 { // the same session twice is not two
-			if err := put(b, session(1), 1); !errors.Is(err, ErrSession) {
-				t.Errorf("the second session again: got %v, want ErrSession", err)
-			}
-			time.Sleep(DefaultMaxPause)
-		}
-		wantPhase(t, b, "with one session again and again", Closed)
-		if err := put(b, session(0), 1); !errors.Is(err, errDisk) || errors.Is(err, ErrSession) {
-			t.Errorf("the first session again: got %v, want the disk's error", err)
-		}
-		if s := b.State(); s.Phase != Open || s.Trips != 1 || len(s.Aside) != 2 ||
-			!strings.Contains(s.Reason, "two sessions") || !strings.Contains(s.Reason, errDisk.Error()) {
-			t.Errorf("state: got %+v, want open for two sessions set aside", s)
-		}
-
-		f.setBroken(session(0), nil)
-		f.setBroken(session(1), nil)
-		time.Sleep(2 * DefaultMaxPause)
-		for i := range 2 {
-			if err := put(b, session(i), 9); err != nil {
-				t.Errorf("session %d after it healed: %v", i, err)
-			}
-		}
-		stop()
-	})
-}
-
-func TestC13OneBadSessionAmongAHundred(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		var messages atomic.Int32
-		b := newBreaker(t, f, Options{Log: hooked(func(msg string) {
-			if strings.Contains(msg, "set aside") {
-				messages.Add(1)
-			}
-		})})
-		bad := errors.New("name too long")
-		f.setBroken(session(50), bad)
-		done, aside := 0, 0
-		for round := range uint64(6) {
-			done, aside = 0, 0
-			for i := range 100 {
-				switch err := put(b, session(i), round+1); {
-				case err == nil:
-					done++
-				case errors.Is(err, ErrAside):
-					aside++
-				case !errors.Is(err, bad) || !errors.Is(err, ErrSession):
-					t.Errorf("got %v, want the session's own error", err)
-				}
-			}
-		}
-		if done != 99 || aside != 1 || messages.Load() != 1 {
-			t.Errorf("got %d done, %d aside, %d messages; want 99, 1, 1", done, aside, messages.Load())
-		}
-		wantPhase(t, b, "with one bad session", Closed)
-		s := b.State()
-		if len(s.Aside) != 1 || s.Aside[0].Session != session(50).Dir() || s.Aside[0].Failures != 3 || !strings.Contains(s.Aside[0].Reason, bad.Error()) {
-			t.Errorf("aside: got %+v, want session 50 after 3 failures with its reason", s.Aside)
-		}
-	})
-}
-
-func TestC14SessionHealsAndHurtsNoOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		b := newBreaker(t, f, Options{})
-		a, other := session(1), session(2)
-		f.setBroken(a, errDisk)
-		for n := range uint64(3) {
-			if err := put(b, a, n); !errors.Is(err, ErrSession) {
-				t.Fatalf("got %v, want ErrSession", err)
-			}
-		}
-		tries := func(d time.Duration) (asked int) {
-			before, _, _ := f.asked()
-			for range int(d / time.Second) {
-				_ = put(b, a, 7)
-				time.Sleep(time.Second)
-			}
-			after, _, _ := f.asked()
-			return after - before
-		}
-		if got := tries(10 * time.Minute); got != 4 { // 30 s, 1 min, 2 min, 4 min: at 30, 90, 210, 450 s
-			t.Errorf("in 10 minutes the session was tried %d times, want 4", got)
-		}
-		if err := put(b, other, 1); err != nil {
-			t.Errorf("the other session: %v", err)
-		}
-		wantPhase(t, b, "with a session aside", Closed)
-		f.setBroken(a, nil)
-		time.Sleep(DefaultMaxPause)
-		if err := put(b, a, 7); err != nil {
-			t.Errorf("the session after it healed: %v", err)
-		}
-		if s := b.State(); len(s.Aside) != 0 {
-			t.Errorf("aside: got %+v, want none", s.Aside)
-		}
 	})
 }
 
 func TestNoFailure(t *testing.T) {
-	for _, err := range []error{checkpoint.ErrExists, checkpoint.ErrNotFound, checkpoint.ErrDamaged, fs.ErrInvalid, context.Canceled} {
+	for _, err := range []error{
+		checkpoint.ErrExists, checkpoint.ErrNotFound, checkpoint.ErrDamaged, fs.ErrInvalid, context.Canceled,
+	} {
 		t.Run(err.Error(), func(t *testing.T) {
 			f := newFake()
 			b := newBreaker(t, f, Options{})
@@ -584,30 +283,6 @@ func TestWritersDeadlineIsNotTheStores(t *testing.T) {
 		}
 	}
 	wantPhase(t, b, "after five late writes", Closed)
-}
-
-func TestFaultsOfSessionsAreBounded(t *testing.T) {
-	b := newBreaker(t, newFake(), Options{})
-	now := time.Now()
-	for i := range maxFaults + 50 {
-		b.session(fmt.Sprint(i), now).failed("x", now.Add(time.Duration(i)))
-	}
-	if _, ok := b.mu.sessions[fmt.Sprint(maxFaults+49)]; len(b.mu.sessions) != maxFaults || !ok {
-		t.Errorf("%d sessions kept, newest kept: %v; want %d with the newest", len(b.mu.sessions), ok, maxFaults)
-	}
-}
-
-// Sessions whose writes work, or say nothing, are not kept in memory.
-func TestHealthySessionsAreForgotten(t *testing.T) {
-	f := newFake()
-	b := newBreaker(t, f, Options{})
-	for i := range 10 {
-		f.setBroken(session(i), map[bool]error{true: checkpoint.ErrExists}[i%2 == 0])
-		_ = put(b, session(i), 1)
-	}
-	if len(b.mu.sessions) != 0 {
-		t.Errorf("%d sessions kept, want none", len(b.mu.sessions))
-	}
 }
 
 // The writers of a session that panics meet a breaker that counted a failure of the store.

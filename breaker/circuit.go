@@ -12,8 +12,8 @@ import (
 // gate is the gobreaker that requests go through.
 type gate = gobreaker.CircuitBreaker[struct{}]
 
-// circuit is a gate whose pause grows. A gobreaker cannot change its Timeout, so that another one takes its state over:
-// when the pause is over and before the probe goes through, by the one with the next longer Timeout.
+// circuit is a gate whose pause grows. A gobreaker cannot change its Timeout. When the pause is over, and before the
+// probe goes through, a gobreaker with the next longer Timeout takes over.
 type circuit struct {
 	*gate
 	settings gobreaker.Settings
@@ -31,8 +31,8 @@ type circuit struct {
 // forever is the pause of a breaker that only a person closes.
 const forever = 100 * 365 * 24 * time.Hour
 
-// slack is how much later than expected a pause may end before the clocks are blamed. It is also the time between two
-// looks at a gate through which another request goes right now.
+// slack is how much longer than expected a gate may stay open before the clocks are blamed. It is also the time between
+// two looks at a gate while another request is its probe.
 const slack = time.Second
 
 func newCircuit(settings gobreaker.Settings, first, longest time.Duration, now time.Time) *circuit {
@@ -68,7 +68,7 @@ func (c *circuit) look(now time.Time) (changed bool) {
 	state := c.State()
 	switch {
 	case c.waiting && (state == gobreaker.StateHalfOpen || elapsed(c.from, now) > c.pause+slack):
-		// Where the gate is not half-open, the machine slept, which stops gobreaker's clock, or its clock was set.
+		// If the gate is still open, the machine slept, which stops gobreaker's clock, or the clock was set.
 		c.takeOver(gobreaker.StateHalfOpen)
 		c.waiting = false
 		return false
@@ -122,15 +122,16 @@ func elapsed(from, now time.Time) time.Duration {
 	return max(now.Sub(from), now.Round(0).Sub(from.Round(0)))
 }
 
-// gateIn gives a gate that begins in a state, by gobreaker's shared store. An open one is due for its probe.
+// gateIn gives a gate that begins in a state, by gobreaker's shared store. The pause of an open one is over.
 //
-// Only the beginning is shared. A request must not go through Execute of a DistributedCircuitBreaker: that reads the
-// shared state before it locks the store, and holds the lock until the request is done. Several sessions at once would
-// either wait for each other's disk or lose each other's failures, and half-open would let all of them through.
+// Requests then go to the CircuitBreaker inside. Execute of the DistributedCircuitBreaker reads the shared state before
+// it locks the store, and holds the lock until the request is done: sessions that write at the same time would either
+// wait for each other, or lose each other's failures and all be let through in half-open.
 func gateIn(state gobreaker.State, settings gobreaker.Settings) *gate {
 	shared, err := json.Marshal(gobreaker.SharedState{
 		State: state, Expiry: time.Now(), Buckets: make([]gobreaker.Counts, 1), // gobreaker counts in the bucket
 	})
+
 	var distributed *gobreaker.DistributedCircuitBreaker[struct{}]
 	if err == nil {
 		distributed, err = gobreaker.NewDistributedCircuitBreaker[struct{}]((*sharedStore)(&shared), settings)
@@ -139,7 +140,7 @@ func gateIn(state gobreaker.State, settings gobreaker.Settings) *gate {
 		_, err = distributed.State() // reads the shared state
 	}
 	if err != nil {
-		panic(fmt.Sprintf("hand a breaker's state over: %v", err)) // JSON of gobreaker's own type, and a store that never fails
+		panic(fmt.Sprintf("hand a breaker's state over: %v", err)) // gobreaker's own JSON, and a store that never fails
 	}
 	return distributed.CircuitBreaker
 }

@@ -145,7 +145,7 @@ func newBreaker(t *testing.T, store checkpoint.Store, opt Options) *Breaker {
 	return b
 }
 
-// start runs the probing loop until the test or the returned function ends it.
+// start runs the probing loop until the test ends or the returned function ends it.
 func start(t *testing.T, b *Breaker) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -157,7 +157,20 @@ func start(t *testing.T, b *Breaker) (stop func()) {
 			t.Errorf("run: %v", err)
 		}
 	})
+	t.Cleanup(stop)
 	return stop
+}
+
+// changed gives the breaker's next change.
+func changed(t *testing.T, b *Breaker) Change {
+	t.Helper()
+	select {
+	case ch := <-b.Changes():
+		return ch
+	case <-time.After(time.Hour):
+		t.Fatal("no change in an hour")
+		return Change{}
+	}
 }
 
 func session(n int) checkpoint.Key {

@@ -9,13 +9,13 @@ import (
 	"go.uber.org/zap"
 )
 
-// Run probes the store when the pause of an open breaker is over, and stores trips. It blocks until ctx is done and then
-// returns nil. Only one Run may be under way.
+// Run probes the store when the pause of an open breaker is over, and stores trips. It blocks until ctx is done and
+// then returns nil. Only one Run may be under way.
 func (b *Breaker) Run(ctx context.Context) error {
 	var stored record
 	for ctx.Err() == nil {
 		if b.due() {
-			if err := b.probe(ctx); err != nil {
+			if err := b.probe(ctx); err != nil && !refused(err) {
 				b.opt.Log.Debug("probe failed", zap.Error(err))
 			}
 		}
@@ -48,13 +48,15 @@ func (b *Breaker) sleep(ctx context.Context) {
 func (b *Breaker) wait() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	c := b.mu.circuit
 	switch {
 	case !c.open:
 		return forever
 	case !c.waiting:
-		return slack // another request goes through in half-open
+		return slack // another request is the probe
 	}
+
 	// In steps: timers stand still while a machine sleeps, the wall clock does not.
 	return min(c.left(time.Now()), b.opt.Pause)
 }
@@ -64,16 +66,18 @@ func (b *Breaker) keep(last record) record {
 	if b.opt.FS == nil {
 		return last
 	}
+
 	b.mu.Lock()
 	r := b.record()
 	b.mu.Unlock()
+
 	if r == last || !save(b.opt.FS, b.opt.StateFile, r, b.opt.Log) {
 		return last
 	}
 	return r
 }
 
-// probe asks the store through the gate, which closes or opens by the answer.
+// probe asks the store through the gate, which closes or opens again by the answer.
 func (b *Breaker) probe(ctx context.Context) error {
 	err := do(b.update(nothing), func() error {
 		err := b.ask(ctx)
@@ -110,7 +114,7 @@ func (b *Breaker) ask(ctx context.Context) error {
 // Reset probes the store at once, whatever the settings say. If the probe works the breaker is closed, failures are
 // forgotten and sessions that were set aside are taken back; else nothing changes, and the error says why.
 func (b *Breaker) Reset(ctx context.Context) error {
-	// A gate of its own, so that no other request is in the way, and a failure leaves the pause as it is.
+	// In a gate of its own no other request is in the way, and a failure leaves the pause as it is.
 	c := newCircuit(b.settings(), b.opt.Pause, b.opt.MaxPause, time.Now())
 	c.takeOver(gobreaker.StateHalfOpen)
 	if err := do(c.gate, func() error { return b.ask(ctx) }); err != nil {

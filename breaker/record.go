@@ -46,6 +46,7 @@ func decodeRecord(data []byte) (record, error) {
 	if r.Size < 0 || r.Size > maxSize {
 		return record{}, fmt.Errorf("a probe of %d bytes", r.Size)
 	}
+
 	r.Reason = cut(r.Reason)
 	return r, nil
 }
@@ -57,34 +58,39 @@ func cut(reason string) string {
 	return strings.ToValidUTF8(reason, "\uFFFD")
 }
 
-// load reads what the last run stored. The file is a help and not a condition: without it the breaker starts closed, and
-// three writes tell.
+// load reads what the last run stored. The file is a help and not a condition: without it the breaker starts closed,
+// and three writes tell.
 func load(fsys vfs.FS, name string, log *zap.Logger) record {
 	none := record{}
 	if fsys == nil {
 		return none
 	}
+
 	data, err := vfs.ReadFile(fsys, name, maxRecord)
 	if errors.Is(err, fs.ErrNotExist) {
 		return none
 	}
+
 	var r record
 	if err == nil {
 		r, err = decodeRecord(data)
 	}
+
 	if err != nil {
-		log.Warn("stored state of the breaker is not readable: it starts closed", zap.String("file", name), zap.Error(err))
+		log.Warn("stored state of the breaker is not readable: it starts closed",
+			zap.String("file", name), zap.Error(err))
 		return none
 	}
 	return r
 }
 
-// CheckFile says what is wrong with a stored state, for those who look after the disk; one that is not there is right.
+// CheckFile says what is wrong with a stored state, for those who look after the disk. A missing file is right.
 func CheckFile(fsys vfs.FS, name string) error {
 	data, err := vfs.ReadFile(fsys, name, maxRecord)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+
 	if err == nil {
 		_, err = decodeRecord(data)
 	}

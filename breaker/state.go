@@ -3,13 +3,14 @@ package breaker
 import (
 	"time"
 
+	"github.com/sony/gobreaker/v2"
 	"go.uber.org/zap"
 )
 
 // Phase is the breaker's state.
 type Phase string
 
-// The phases, in gobreaker's words. HalfOpen is open with one request under way or due: the probe.
+// The phases, in gobreaker's words. HalfOpen lets one request through, the probe, and refuses the others.
 const (
 	Closed   Phase = "closed"
 	Open     Phase = "open"
@@ -50,6 +51,7 @@ type Change struct {
 func (b *Breaker) State() State {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	c := b.mu.circuit
 	return State{
 		Phase: Phase(c.State().String()), Since: c.since.Round(0), Failures: b.mu.failures, Trips: b.mu.trips,
@@ -83,7 +85,8 @@ func (b *Breaker) update(f func(now time.Time)) *gate {
 	return gate
 }
 
-// look follows what has become of the store's gate. It is called under the lock, like all below.
+// look follows what has become of the store's gate. It is called under the lock, like emit, wrote, failed, resume and
+// record.
 func (b *Breaker) look(now time.Time) (ch Change, changed bool) {
 	c := b.mu.circuit
 	opened := c.since
@@ -123,9 +126,14 @@ func (b *Breaker) wake() {
 // wrote books a write that worked. Only such a write sets the pause back: a disk with room for a probe and for nothing
 // else must not open and close the breaker every 30 s.
 func (b *Breaker) wrote() {
+	c := b.mu.circuit
+	if c.State() != gobreaker.StateClosed {
+		return // it began before the trip, and the trip stands
+	}
+
 	b.mu.failures, b.mu.lastAway = 0, ""
 	b.second.Store(false)
-	if c := b.mu.circuit; !c.open && c.timeout != c.first {
+	if c.timeout != c.first {
 		c.restart(c.first)
 	}
 }
