@@ -321,7 +321,7 @@ func FuzzDecodeState(f *testing.F) {
 			s.Apply(Event{At: epoch, Key: s.Key, Kind: k, Text: word, Call: word, Entries: []Entry{{ID: word, Kind: EntryUser, Text: word}, {Kind: EntryAssistant, Text: word, Group: word},
 				{Kind: EntryCall, Call: word}, {Kind: EntryTurnEnd}}})
 		}
-		DefaultGates().Decide(s, CauseHeartbeat, true, Condition{}, epoch)
+		defaultGates().Decide(s, CauseHeartbeat, true, Condition{}, epoch)
 		s.Clone()
 	})
 }
