@@ -13,11 +13,6 @@ type Gates struct {
 	ForcedTime   time.Duration // since the last forced FULL of the session
 }
 
-// DefaultGates are the thresholds without any setting.
-func DefaultGates() Gates {
-	return Gates{SparseTime: 5 * time.Minute, SparseRounds: 5, FullTime: 5 * time.Minute, ForcedTime: time.Second}
-}
-
 // Code says in one word how a decision came about.
 type Code string
 

@@ -12,8 +12,13 @@ var epoch = time.Date(2026, 4, 1, 12, 0, 0, 0, time.UTC)
 
 func testKey() Key { return Key{Agent: "claude-code", Session: "11111111-1111-4111-8111-111111111111"} }
 
-// sim drives State and Gates in simulated time as the daemon's session does: fold, decide, write at once, and take what
-// is owed when its gate opens.
+// defaultGates are what a person's settings hold who has set nothing.
+func defaultGates() Gates {
+	return Gates{SparseTime: 5 * time.Minute, SparseRounds: 5, FullTime: 5 * time.Minute, ForcedTime: time.Second}
+}
+
+// sim drives State and Gates in simulated time as the daemon's session does: fold, decide, write at once, and take what is
+// owed when its gate opens.
 type sim struct {
 	t     *testing.T
 	s     *State
@@ -29,7 +34,7 @@ type sim struct {
 }
 
 func newSim(t *testing.T) *sim {
-	return &sim{t: t, s: NewState(testKey()), g: DefaultGates(), now: epoch}
+	return &sim{t: t, s: NewState(testKey()), g: defaultGates(), now: epoch}
 }
 
 // at moves the clock and takes what becomes due on the way. An event that comes at the very moment goes first.
@@ -443,7 +448,7 @@ func TestGateRows(t *testing.T) {
 
 	for _, c := range tests {
 		t.Run(c.name, func(t *testing.T) {
-			if got := DefaultGates().Decide(&c.s, c.full, c.round, c.cond, epoch); got != c.want {
+			if got := defaultGates().Decide(&c.s, c.full, c.round, c.cond, epoch); got != c.want {
 				t.Errorf("got  %+v\nwant %+v", got, c.want)
 			}
 		})
@@ -651,7 +656,7 @@ func TestElapsed(t *testing.T) {
 }
 
 func TestClockJumpsNeverHoldAGateShut(t *testing.T) {
-	g := DefaultGates()
+	g := defaultGates()
 	for _, jump := range []time.Duration{-10 * 365 * 24 * time.Hour, -time.Hour, 6 * time.Minute, 24 * time.Hour} {
 		s := NewState(testKey())
 		s.News, s.SinceSparse = 9, 5

@@ -559,8 +559,7 @@ func FuzzDecodeState(f *testing.F) {
 				},
 			)
 		}
-
-		DefaultGates().Decide(s, CauseHeartbeat, true, Condition{}, epoch)
+		defaultGates().Decide(s, CauseHeartbeat, true, Condition{}, epoch)
 		s.Clone()
 	})
 }

@@ -210,7 +210,7 @@ func TestT15BadRetention(t *testing.T) {
 	}
 }
 
-// One of each kind of fault, told in one go. Long because it is one table.
+// One of each kind of fault, told in one go.
 func TestAllFaultsAtOnce(t *testing.T) {
 	path := file(t, `
 gates: {spars: {time: 5m}, full: 5m, sparse: {rounds: 0}}

@@ -253,10 +253,9 @@ func (k *killed) run(life time.Duration, acknowledged bool) {
 // after the answer says that it is on disk.
 func (k *killed) client(ctx context.Context, i int) {
 	c := &k.clients[i]
-	for ctx.Err() == nil {
+	for ; ctx.Err() == nil; time.Sleep(2 * time.Millisecond) { // the daemon is being started
 		conn, err := wire.Dial(ctx, k.dir, "")
 		if err != nil {
-			time.Sleep(2 * time.Millisecond) // it is being started
 			continue
 		}
 		for {

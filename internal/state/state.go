@@ -41,7 +41,6 @@ type Dir struct {
 func (d Dir) Journal() string  { return filepath.Join(d.Root, "journal") }
 func (d Dir) Spool() string    { return filepath.Join(d.Root, "spool") }
 func (d Dir) Lock() string     { return filepath.Join(d.Root, "belay.lock") }
-func (d Dir) Log() string      { return filepath.Join(d.Root, "belay.log") }
 func (d Dir) Breaker() string  { return filepath.Join(d.Root, "breaker.json") }
 func (d Dir) Beat() string     { return filepath.Join(d.Root, "beat.json") }
 func (d Dir) Active() string   { return filepath.Join(d.Root, "active.json") }

@@ -86,7 +86,7 @@ func withDaemon(t *testing.T, root string, fn func(*wire.Conn)) {
 		Gates:     checkpoint.Gates{SparseTime: time.Hour, SparseRounds: 5, FullTime: time.Hour},
 		Retention: checkpoint.Policy{Count: 50, Bytes: 64 << 20, Age: 24 * time.Hour},
 		Heartbeat: "@every 30m", Breaker: breaker.Options{Failures: 3, Pause: time.Second, MaxPause: time.Minute},
-		SegmentBytes: 1 << 20, MemoryBytes: 1 << 20, SpoolBytes: 1 << 20, SpoolAge: time.Hour,
+		SegmentBytes: 1 << 20, MemoryBytes: 1 << 20,
 		Mirror: daemon.MirrorOff, Poll: time.Second, PollMax: time.Second, Connections: 10, SessionsPerMinute: 100,
 		Ready: func() { close(ready) },
 	})

@@ -185,7 +185,9 @@ func private(pid int) float64 {
 	return (field(rollup, "Private_Clean") + field(rollup, "Private_Dirty")) / 1024
 }
 
-func anonymous(pid int) float64 { return field(fmt.Sprintf("/proc/%d/smaps_rollup", pid), "Anonymous") / 1024 }
+func anonymous(pid int) float64 {
+	return field(fmt.Sprintf("/proc/%d/smaps_rollup", pid), "Anonymous") / 1024
+}
 
 func field(path, name string) float64 {
 	data, err := os.ReadFile(path)

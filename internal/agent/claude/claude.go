@@ -14,7 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"time"
 
 	"belay/checkpoint"
 	"belay/internal/agent"
@@ -93,30 +92,28 @@ func (a *Agent) ResumeCommand(session string) string {
 // hookEvent is one event that belay registers for.
 type hookEvent struct {
 	name    string
-	matcher string        // in the settings; empty matches all
-	budget  time.Duration // how long Claude Code waits when no timeout is set
-	timeout int           // what belay writes into the settings, in seconds
+	matcher string // in the settings; empty matches all
+	timeout int    // what belay writes into the settings, in seconds
 	waits   bool
 	since   version // the first version that knows the name; older ones may refuse the whole file over it
 }
 
 // hookEvents are the events belay lives from. PostToolBatch, MessageDisplay and the rest say nothing that these do not.
 func hookEvents() []hookEvent {
-	const long = 600 * time.Second
 	return []hookEvent{
-		{"SessionStart", "startup|resume|clear|compact|fork", long, 5, true, version{1, 0, 62}},
-		{"UserPromptSubmit", "", 30 * time.Second, 5, true, version{1, 0, 54}},
-		{"PreToolUse", "", long, 5, false, version{1, 0, 38}},
-		{"PostToolUse", "", long, 5, false, version{1, 0, 38}},
-		{"PostToolUseFailure", "", long, 5, false, version{2, 1, 33}},
-		{"PreCompact", "", long, 5, false, version{1, 0, 48}},
-		{"PostCompact", "", long, 5, false, version{2, 1, 76}},
-		{"SubagentStart", "", long, 5, false, version{2, 0, 43}},
-		{"SubagentStop", "", long, 5, false, version{1, 0, 41}},
-		{"Stop", "", long, 5, false, version{1, 0, 38}},
-		{"StopFailure", "", long, 5, false, version{2, 1, 78}},
+		{"SessionStart", "startup|resume|clear|compact|fork", 5, true, version{1, 0, 62}},
+		{"UserPromptSubmit", "", 5, true, version{1, 0, 54}},
+		{"PreToolUse", "", 5, false, version{1, 0, 38}},
+		{"PostToolUse", "", 5, false, version{1, 0, 38}},
+		{"PostToolUseFailure", "", 5, false, version{2, 1, 33}},
+		{"PreCompact", "", 5, false, version{1, 0, 48}},
+		{"PostCompact", "", 5, false, version{2, 1, 76}},
+		{"SubagentStart", "", 5, false, version{2, 0, 43}},
+		{"SubagentStop", "", 5, false, version{1, 0, 41}},
+		{"Stop", "", 5, false, version{1, 0, 38}},
+		{"StopFailure", "", 5, false, version{2, 1, 78}},
 		// All SessionEnd hooks share 1.5 s; a larger timeout would raise that and make the agent's exit slower.
-		{"SessionEnd", "", 1500 * time.Millisecond, 1, false, version{1, 0, 85}},
+		{"SessionEnd", "", 1, false, version{1, 0, 85}},
 	}
 }
 
@@ -124,7 +121,7 @@ func hookEvents() []hookEvent {
 func (a *Agent) Events() []agent.EventSpec {
 	var specs []agent.EventSpec
 	for _, e := range hookEvents() {
-		specs = append(specs, agent.EventSpec{Name: e.name, Budget: e.budget, Waits: e.waits})
+		specs = append(specs, agent.EventSpec{Name: e.name, Waits: e.waits})
 	}
 	return specs
 }

@@ -38,9 +38,6 @@ func groups(of map[string]group) map[string]any {
 	return all
 }
 
-// blank is a file that exists and holds nothing.
-func blank(b []byte) bool { return jsontext.Blank(b) }
-
 // isOwn recognises a hook of belay's by what it starts, in both forms and at any path: a wrapper of the user's around
 // belay-hook is the user's.
 func isOwn(raw []byte) bool {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"belay/internal/agent"
+	"belay/internal/jsontext"
 )
 
 // TestInstallLooksLikeTheUsersFile: what is added is set as the rest.
@@ -89,7 +90,7 @@ func FuzzInstall(f *testing.F) {
 			t.Fatalf("second merge of %q: %v\n%s", text, err, again)
 		}
 		bare, err := strip(next, nil)
-		if err != nil || !blank(text) && !sameMeaning(bare, text) {
+		if err != nil || !jsontext.Blank(text) && !sameMeaning(bare, text) {
 			t.Fatalf("strip of %q gave %q (%v)", text, bare, err)
 		}
 	})

@@ -132,7 +132,7 @@ func hookEvents() []hookEvent {
 func (a *Agent) Events() []agent.EventSpec {
 	var specs []agent.EventSpec
 	for _, e := range hookEvents() {
-		specs = append(specs, agent.EventSpec{Name: e.name, Budget: e.budget, Waits: e.waits})
+		specs = append(specs, agent.EventSpec{Name: e.name, Waits: e.waits})
 	}
 	return specs
 }

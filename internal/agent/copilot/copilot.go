@@ -17,7 +17,6 @@ package copilot
 
 import (
 	"path/filepath"
-	"time"
 
 	"belay/checkpoint"
 	"belay/internal/agent"
@@ -64,16 +63,14 @@ func New() *Agent {
 // Name is "copilot".
 func (a *Agent) Name() string { return name }
 
-const (
-	budget  = 30 * time.Second // when a hook names no timeout
-	timeout = 5                // seconds, as belay writes it: each hook holds the program up
-)
+// timeout is what belay writes for a hook, in seconds: each one holds the program up.
+const timeout = 5
 
 // Events lists the hook events that belay wants.
 func (a *Agent) Events() []agent.EventSpec {
 	var specs []agent.EventSpec
 	for _, event := range []string{"sessionStart", "userPromptSubmitted", "agentStop", "preCompact", "sessionEnd"} {
-		specs = append(specs, agent.EventSpec{Name: event, Budget: budget, Waits: event == "sessionStart"})
+		specs = append(specs, agent.EventSpec{Name: event, Waits: event == "sessionStart"})
 	}
 	return specs
 }

@@ -75,7 +75,7 @@ const budget = 5 * time.Second
 func (a *Agent) Events() []agent.EventSpec {
 	var specs []agent.EventSpec
 	for _, event := range []string{"sessionStart", "beforeSubmitPrompt", "preToolUse", "postToolUse", "postToolUseFailure", "preCompact", "stop", "sessionEnd"} {
-		specs = append(specs, agent.EventSpec{Name: event, Budget: budget, Waits: event == "sessionStart"})
+		specs = append(specs, agent.EventSpec{Name: event, Waits: event == "sessionStart"})
 	}
 	return specs
 }

@@ -20,7 +20,6 @@ package gemini
 import (
 	"os"
 	"path/filepath"
-	"time"
 
 	"belay/checkpoint"
 	"belay/internal/agent"
@@ -90,9 +89,6 @@ func (a *Agent) ResumeCommand(session string) string {
 	return "gemini --resume " + payload.ShellWord(session)
 }
 
-// hookBudget is how long the program waits for a hook when its settings name no timeout.
-const hookBudget = time.Minute
-
 // hookEvent is one event that belay registers for.
 type hookEvent struct {
 	name    string
@@ -119,7 +115,7 @@ func hookEvents() []hookEvent {
 func (a *Agent) Events() []agent.EventSpec {
 	var specs []agent.EventSpec
 	for _, e := range hookEvents() {
-		specs = append(specs, agent.EventSpec{Name: e.name, Budget: hookBudget, Waits: e.waits})
+		specs = append(specs, agent.EventSpec{Name: e.name, Waits: e.waits})
 	}
 	return specs
 }

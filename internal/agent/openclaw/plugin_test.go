@@ -373,11 +373,10 @@ func TestPluginWithoutDaemon(t *testing.T) {
 	place := filepath.Join(state, "belay.sock")
 	came := make(chan (<-chan frame), 1)
 	go func() { // a daemon comes when the script says so
-		for {
+		for ; ; time.Sleep(20 * time.Millisecond) {
 			if _, err := os.Stat(filepath.Join(state, "go")); err == nil {
 				break
 			}
-			time.Sleep(20 * time.Millisecond)
 		}
 		came <- fakeDaemon(t, place, "")
 	}()

@@ -15,8 +15,6 @@
 package pi
 
 import (
-	"time"
-
 	"belay/checkpoint"
 	"belay/internal/agent"
 	"belay/internal/agent/kit/payload"
@@ -44,15 +42,15 @@ func OpenClaw() *Agent {
 		events: []agent.EventSpec{
 			{Name: "gateway_start"},
 			{Name: "session_start"},
-			{Name: "before_prompt_build", Budget: 15 * time.Second, Waits: true},
-			{Name: "before_tool_call", Budget: 15 * time.Second},
+			{Name: "before_prompt_build", Waits: true},
+			{Name: "before_tool_call"},
 			{Name: "after_tool_call"},
 			{Name: "before_compaction"},
 			{Name: "after_compaction"},
 			{Name: "before_reset"},
-			{Name: "agent_end", Budget: 30 * time.Second},
-			{Name: "session_end", Budget: 2 * time.Second},
-			{Name: "gateway_stop", Budget: 5 * time.Second},
+			{Name: "agent_end"},
+			{Name: "session_end"},
+			{Name: "gateway_stop"},
 		},
 		limits: agent.Limits{BriefBytes: briefBytes, Repairs: true},
 		resume: func(session string) string {
