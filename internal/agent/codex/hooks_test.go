@@ -247,7 +247,7 @@ func TestWhatIsTold(t *testing.T) {
 			t.Errorf("%s: budget %v", e.Name, e.Budget)
 		}
 	}
-	if waits != "SessionStart UserPromptSubmit " {
+	if waits != "SessionStart " {
 		t.Errorf("events that wait: %s", waits)
 	}
 	if got := a.ResumeCommand("a b"); got != "codex resume 'a b'" {
