@@ -54,7 +54,8 @@ func TestEventsAndLimits(t *testing.T) {
 	}
 	want := map[string]agent.EventSpec{
 		"SessionStart":     {Name: "SessionStart", Waits: true},
-		"UserPromptSubmit": {Name: "UserPromptSubmit", Waits: true},
+		"UserPromptSubmit": {Name: "UserPromptSubmit"},
+		"SessionEnd":       {Name: "SessionEnd"},
 	}
 	for _, e := range a.Events() {
 		w, ok := want[e.Name]
@@ -64,8 +65,9 @@ func TestEventsAndLimits(t *testing.T) {
 		if e != w {
 			t.Errorf("got %+v, want %+v", e, w)
 		}
-		if waits := len(a.Reply(e.Name, "x")) > 0; waits != e.Waits {
-			t.Errorf("%s: waits %v, but has a reply: %v", e.Name, e.Waits, waits)
+		carries := e.Name == "SessionStart" || e.Name == "UserPromptSubmit"
+		if reply := a.Reply(e.Name, "x"); len(reply) > 0 != carries {
+			t.Errorf("%s: a text can be put in: %v, but the reply is %q", e.Name, carries, reply)
 		}
 	}
 	if l := a.Limits(); l.BriefBytes != 9000 || !l.LateText || l.Repairs || l.QuietCompaction {

@@ -246,11 +246,11 @@ func TestWhatIsTold(t *testing.T) {
 		}
 	}
 	for _, e := range hookEvents() {
-		if short := e.name == "SessionEnd" || e.name == "Interrupt"; short != (e.budget == time.Second) {
-			t.Errorf("%s: budget %v", e.name, e.budget)
+		if short := e.Name == "SessionEnd" || e.Name == "Interrupt"; short != (e.budget == time.Second) {
+			t.Errorf("%s: budget %v", e.Name, e.budget)
 		}
 	}
-	if waits != "SessionStart UserPromptSubmit " {
+	if waits != "SessionStart " {
 		t.Errorf("events that wait: %s", waits)
 	}
 	if got := a.ResumeCommand("a b"); got != "codex resume 'a b'" {

@@ -157,7 +157,7 @@ func (*Agent) Recognise(head []byte) bool {
 	if len(first) == 0 || first[0] != '{' {
 		return false
 	}
-	members, _ := jsontext.Members(first, 0)
+	members := jsontext.Read(first, 0).Items
 	if len(members) != 2 || members[0].Key != "role" || members[1].Key != "message" {
 		return false
 	}

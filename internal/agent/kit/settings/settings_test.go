@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"belay/internal/agent"
 	"belay/internal/jsontext"
@@ -14,7 +15,7 @@ import (
 )
 
 // hookFile is the hooks of an agent called "one", below a folder, and a belay-hook that can be started.
-func hookFile(t *testing.T) (File, agent.Paths) {
+func hookFile(t *testing.T) (Spec, agent.Paths) {
 	t.Helper()
 	dir := t.TempDir()
 	p := agent.Paths{Hook: filepath.Join(dir, "it's here", "belay-hook")}
@@ -22,12 +23,8 @@ func hookFile(t *testing.T) (File, agent.Paths) {
 		t.Fatal(err)
 	}
 	home := filepath.Join(dir, "home")
-	return File{Agent: "one", Home: home, Path: filepath.Join(home, "hooks.json"), State: filepath.Join(dir, "state"), FS: vfs.OS{},
-		Events: []string{"begin", "end"}, Key: "command", Handler: func(line string) any {
-			return struct {
-				Command string `json:"command"`
-			}{line}
-		}}, p
+	return Spec{Agent: "one", Home: home, File: "hooks.json", State: filepath.Join(dir, "state"), FS: vfs.OS{},
+		Flat: true, Unit: time.Second, Events: []Event{{Name: "begin", Timeout: time.Second, Waits: true}, {Name: "end", Timeout: time.Second}}}, p
 }
 
 func put(t *testing.T, path, text string) {
@@ -62,20 +59,20 @@ func TestInstallAndBack(t *testing.T) {
 	} {
 		f, p := hookFile(t)
 		if c.before != "absent" {
-			put(t, f.Path, c.before)
+			put(t, f.Path(), c.before)
 		}
 		for n, want := range []string{c.action, "keep"} {
 			for _, dry := range []bool{true, false} {
-				got, err := f.Install(p, dry)
+				got, err := f.Install(p, dry, nil)
 				if err != nil || len(got) != 1 || got[0].Action != want {
 					t.Errorf("%q: install %d, dry %v: %+v %v, want %s", c.before, n, dry, got, err, want)
 				}
-				if now := get(t, f.Path); dry && n == 0 && now != c.before {
+				if now := get(t, f.Path()); dry && n == 0 && now != c.before {
 					t.Errorf("%q: a dry run left %q", c.before, now)
 				}
 			}
 		}
-		now := get(t, f.Path)
+		now := get(t, f.Path())
 		if found := f.Check(p); len(found) > 0 {
 			t.Errorf("%q: %v in\n%s", c.before, found, now)
 		}
@@ -87,7 +84,7 @@ func TestInstallAndBack(t *testing.T) {
 			before = `{"version":1,"hooks":{"begin":[{"command":"/old/belay-hook two begin"}]}}`
 		}
 		got, err := f.Uninstall(false)
-		if now := get(t, f.Path); err != nil || got[0].Action != c.back || now != before {
+		if now := get(t, f.Path()); err != nil || got[0].Action != c.back || now != before {
 			t.Errorf("%q: uninstall: %+v %v, left %q", c.before, got, err, now)
 		}
 		if _, err := os.Stat(f.Home); c.before == "absent" && !errors.Is(err, fs.ErrNotExist) {
@@ -106,14 +103,14 @@ func TestUninstallAfterEdits(t *testing.T) {
 		{"\n}\n", "\n}", "absent"},
 	} {
 		f, p := hookFile(t)
-		if _, err := f.Install(p, false); err != nil {
+		if _, err := f.Install(p, false, nil); err != nil {
 			t.Fatal(err)
 		}
-		put(t, f.Path, strings.Replace(get(t, f.Path), c.from, c.to, 1))
+		put(t, f.Path(), strings.Replace(get(t, f.Path()), c.from, c.to, 1))
 		if _, err := f.Uninstall(false); err != nil {
 			t.Fatal(err)
 		}
-		if now := get(t, f.Path); now != c.want {
+		if now := get(t, f.Path()); now != c.want {
 			t.Errorf("%q changed to %q: left %q, want %q", c.from, c.to, now, c.want)
 		}
 	}
@@ -126,24 +123,24 @@ func TestRefused(t *testing.T) {
 		want error
 	}{
 		{"{", "", jsontext.ErrNoObject},
-		{`{"hooks":[]}`, "", jsontext.ErrForeignForm},
-		{`{"hooks":{"begin":{}}}`, "", jsontext.ErrForeignForm},
+		{`{"hooks":[]}`, "", ErrForeignForm},
+		{`{"hooks":{"begin":{}}}`, "", ErrForeignForm},
 		{"{}", "belay-hook", agent.ErrBadHook},
 		{"{}", "/x/other", agent.ErrBadHook},
 		{"{}", "/x\n/belay-hook", agent.ErrBadHook},
 	} {
 		f, p := hookFile(t)
-		put(t, f.Path, c.text)
+		put(t, f.Path(), c.text)
 		if c.hook != "" {
 			p.Hook = c.hook
 		}
-		if _, err := f.Install(p, false); !errors.Is(err, c.want) || get(t, f.Path) != c.text {
-			t.Errorf("%s %q: %v, %q left; want %v and nothing changed", c.text, c.hook, err, get(t, f.Path), c.want)
+		if _, err := f.Install(p, false, nil); !errors.Is(err, c.want) || get(t, f.Path()) != c.text {
+			t.Errorf("%s %q: %v, %q left; want %v and nothing changed", c.text, c.hook, err, get(t, f.Path()), c.want)
 		}
 	}
 	f, p := hookFile(t)
 	f.Home = ""
-	if _, err := f.Install(p, false); !errors.Is(err, agent.ErrNoHome) {
+	if _, err := f.Install(p, false, nil); !errors.Is(err, agent.ErrNoHome) {
 		t.Errorf("no home: %v, want agent.ErrNoHome", err)
 	}
 }
@@ -151,15 +148,19 @@ func TestRefused(t *testing.T) {
 func TestCheck(t *testing.T) {
 	for _, c := range []struct{ from, to, want string }{
 		{` one begin"`, ` one end"`, "begin: hook reports the event as end"},
+		{` --wait one`, ` one`, "begin: hook is of an earlier belay"},
+		{`"timeout": 1`, `"timeout": 1000`, "begin: hook's timeout is 1000 seconds, more than 1"},
+		{`"timeout": 1`, `"other": 1`, "begin: hook has no timeout"},
+		{`"timeout": 1`, `"timeout": 1, "matcher": "x"`, `begin: hook's matcher "x" leaves calls out`},
 		{`"begin"`, `"Begin"`, "begin: hook is missing"},
 		{"/belay-hook'", "/belay-hook-old'", "begin: hook starts "},
-		{`"begin": [`, `"begin": [{"command":"/x/belay-hook one begin"},`, "begin: hook is there 2 times"},
+		{`"begin": [`, `"begin": [{"command":"/x/belay-hook --wait one begin"},`, "begin: hook is there 2 times"},
 	} {
 		f, p := hookFile(t)
-		if _, err := f.Install(p, false); err != nil {
+		if _, err := f.Install(p, false, nil); err != nil {
 			t.Fatal(err)
 		}
-		put(t, f.Path, strings.Replace(get(t, f.Path), c.from, c.to, 1))
+		put(t, f.Path(), strings.Replace(get(t, f.Path()), c.from, c.to, 1))
 		if found := f.Check(p); len(found) != 1 || !strings.HasPrefix(found[0], c.want) {
 			t.Errorf("%s to %s: %q, want %q", c.from, c.to, found, c.want)
 		}

@@ -1,4 +1,4 @@
-package jsontext
+package settings
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"slices"
 	"syscall"
 
+	"belay/internal/agent"
 	"belay/internal/vfs"
 )
 
@@ -40,7 +41,7 @@ type File struct {
 	Target string // where the bytes are: Path with all links followed
 	Text   []byte
 	Exists bool
-	Locked error // why it must not be written
+	locked error // why it must not be written
 	mode   fs.FileMode
 }
 
@@ -62,10 +63,10 @@ func (k Files) Read(path string) (File, error) {
 		return f, fmt.Errorf("read %s: %w", path, err)
 	}
 	if sys, ok := info.Sys().(*syscall.Stat_t); ok && int(sys.Uid) != os.Geteuid() {
-		f.Locked = fmt.Errorf("%w: it belongs to user %d", ErrReadOnly, sys.Uid)
+		f.locked = fmt.Errorf("%w: it belongs to user %d", ErrReadOnly, sys.Uid)
 	}
 	if f.mode&0o200 == 0 {
-		f.Locked = fmt.Errorf("%w: its mode is %04o", ErrReadOnly, f.mode)
+		f.locked = fmt.Errorf("%w: its mode is %04o", ErrReadOnly, f.mode)
 	}
 	return f, nil
 }
@@ -95,21 +96,21 @@ func realDir(path string) string {
 	return filepath.Clean(dir)
 }
 
-// Note names the place that is really written; empty where that is the path.
-func (f File) Note() string {
+// note names the place that is really written; empty where that is the path.
+func (f File) note() string {
 	if f.Target != filepath.Join(realDir(f.Path), filepath.Base(f.Path)) {
 		return " (link to " + f.Target + ")"
 	}
 	return ""
 }
 
-// record is the way back from Change.
+// record is the way back from change.
 type record struct {
 	Target   string   `json:"target"`
-	Existed  bool     `json:"existed"`  // before the first Change
-	MadeDir  bool     `json:"made_dir"` // Change made the folder too
+	Existed  bool     `json:"existed"`  // before the first change
+	MadeDir  bool     `json:"made_dir"` // change made the folder too
 	Original []byte   `json:"original"`
-	Written  []string `json:"written"` // hashes of the texts that Change wrote, the newest two
+	Written  []string `json:"written"` // hashes of the texts that change wrote, the newest two
 }
 
 func hashOf(b []byte) string {
@@ -117,16 +118,30 @@ func hashOf(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// wrote says whether a text is one that Change wrote, so that nobody changed it since.
+// wrote says whether a text is one that change wrote, so that nobody changed it since.
 func (r record) wrote(text []byte) bool { return slices.Contains(r.Written, hashOf(text)) }
 
-// Change puts next in the file's place; bare is the present text without anything of belay's. The way back is kept first:
-// a crash between the two leaves the old text and a record that fits nothing, which Undo and the next Change see. While
-// the file is as Change left it, what was there before the first Change is the way back; once the user changed it, bare.
-func (k Files) Change(f File, next, bare []byte) error {
-	if f.Locked != nil {
-		return f.Locked
+// Put writes a file's next text and says what it did; bare is the present text without anything of belay's. A dry run
+// says the same, refusals too, and writes nothing.
+func (k Files) Put(f File, next, bare []byte, detail string, dryRun bool) (agent.Change, error) {
+	c := agent.Change{Path: f.Path, Action: "change", Detail: detail + f.note()}
+	switch {
+	case !f.Exists:
+		c.Action = "create"
+	case bytes.Equal(next, f.Text):
+		c.Action = "keep"
+		return c, nil
 	}
+	if f.locked != nil || dryRun {
+		return c, f.locked
+	}
+	return c, k.change(f, next, bare)
+}
+
+// change puts next in the file's place. The way back is kept first: a crash between the two leaves the old text and a
+// record that fits nothing, which Undo and the next change see. While the file is as change left it, what was there
+// before the first change is the way back; once the user changed it, bare.
+func (k Files) change(f File, next, bare []byte) error {
 	rec, err := k.readRecord(f.Target)
 	if err != nil {
 		return err
@@ -174,8 +189,8 @@ type Undo struct {
 }
 
 // Undo decides how a file goes back; bare is the present text without anything of belay's, and empty says that nothing
-// is in that. When nobody changed the file since Change its old bytes come back, and a file or folder that Change made
-// goes; else only what is belay's goes.
+// is in that. When nobody changed the file since Put its old bytes come back, and a file or folder that Put made goes; else
+// only what is belay's goes.
 func (k Files) Undo(f File, bare []byte, empty bool) (Undo, error) {
 	u := Undo{Action: "keep", file: f}
 	var err error
@@ -194,10 +209,21 @@ func (k Files) Undo(f File, bare []byte, empty bool) (Undo, error) {
 	default:
 		u.Action, u.next = "change", bare
 	}
-	return u, f.Locked
+	return u, f.locked
 }
 
-// Do carries it out. What a crash in Change left beside the file goes too: the user's own settings are in it, and nobody else
+// Change says what an undo does; what is that which belay had put there.
+func (u Undo) Change(what string) agent.Change {
+	detail := map[string]string{
+		"keep":    "no " + what + " of belay's",
+		"change":  "belay's " + what + " taken out, the rest kept" + u.file.note(),
+		"restore": "as it was before install" + u.file.note(),
+		"remove":  "was made by install" + u.file.note(),
+	}
+	return agent.Change{Path: u.file.Path, Action: u.Action, Detail: detail[u.Action]}
+}
+
+// Do carries it out. What a crash in Put left beside the file goes too: the user's own settings are in it, and nobody else
 // sweeps that folder.
 func (k Files) Do(u Undo) error {
 	err := vfs.RemoveTemp(k.FS, u.file.Target)
@@ -216,7 +242,7 @@ func (k Files) Do(u Undo) error {
 	return k.dropRecord(u.file.Target)
 }
 
-// remove removes what Change made: the file, and the folder when nothing else came into it.
+// remove removes what Put made: the file, and the folder when nothing else came into it.
 func (k Files) remove(f File, rec record) error {
 	if err := k.FS.Remove(f.Target); err != nil {
 		return err
