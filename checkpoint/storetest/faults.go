@@ -13,12 +13,13 @@ import (
 	"belay/internal/vfs/vfstest"
 )
 
-// Faults checks a store that keeps its data on a vfs.FS: one script meets every fault of a disk at every operation, and a
-// power cut there. Each time it looks at the store as it goes on, and at what a power cut leaves: what was acknowledged is
-// there to the byte, what was refused is there whole or not at all, and no fault of a write is swallowed.
+// Faults checks a store that keeps its data on a vfs.FS: one script meets every fault of a disk at every operation, and
+// a power cut there. Each time it looks at the store as it goes on, and at what a power cut leaves: what was
+// acknowledged is there to the byte, what was refused is there whole or not at all, and no fault of a write is
+// swallowed.
 //
-// open must open the store in the same place of whatever file system it is given. whole, if not nil, gives every rule that
-// is broken on a disk: it is asked about each one that a fault or a power cut left.
+// open must open the store in the same place of whatever file system it is given. whole, if not nil, gives every rule
+// that is broken on a disk: it is asked about each one that a fault or a power cut left.
 func Faults(t *testing.T, open func(fsys vfs.FS) checkpoint.Store, whole func(fsys vfs.FS) []string) {
 	vfstest.Sweep{Least: 20}.Run(t, func(p *vfstest.Point) {
 		d := &sweep{Point: p, t: t, open: open, whole: whole, held: make(map[place]*record)}
@@ -136,8 +137,8 @@ func (d *sweep) wholeness(left vfs.FS, when string) {
 	}
 }
 
-// check compares what a store answers with what is known. Answers that the fault reaches itself (reads of a disk that is
-// gone) say nothing but that they failed.
+// check compares what a store answers with what is known. Answers that the fault reaches itself (reads of a disk that
+// is gone) say nothing but that they failed.
 func (d *sweep) check(ctx context.Context, s checkpoint.Store, when string) {
 	listed := make(map[place]checkpoint.Meta)
 	for p := range d.held {

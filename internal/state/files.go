@@ -55,8 +55,8 @@ func (d Dir) stateInfo(name string) (fs.FileInfo, error) {
 	return info, nil
 }
 
-// Saved reads what was saved of a session by the path of its state file: the state or, where that is lost or broken, the
-// newest whole checkpoint; nil when there is neither.
+// Saved reads what was saved of a session by the path of its state file: the state or, where that is lost or broken,
+// the newest whole checkpoint; nil when there is neither.
 func (d Dir) Saved(ctx context.Context, path string) *checkpoint.State {
 	var s *checkpoint.State
 	err := d.withStore(func(store checkpoint.Store) error {
@@ -72,8 +72,8 @@ func (d Dir) Saved(ctx context.Context, path string) *checkpoint.State {
 // mostReads is how often a look begins anew because a daemon is at work.
 const mostReads = 4
 
-// Steady reads saved states and the journal's later events. A segment that a daemon lets go in between is in neither, but newer
-// states are on disk then: all is read once more. read gives what the journal's reader said.
+// Steady reads saved states and the journal's later events. A segment that a daemon lets go in between is in neither,
+// but newer states are on disk then: all is read once more. read gives what the journal's reader said.
 func (d Dir) Steady(read func() (journal.Report, error)) error {
 	for n := 1; ; n++ {
 		before, err := journal.Oldest(d.FS, d.Journal())
@@ -87,8 +87,9 @@ func (d Dir) Steady(read func() (journal.Report, error)) error {
 	}
 }
 
-// Fold brings states that were read from files up to date: it applies the journal's later events, and adds the sessions that
-// only the journal knows. A state that an event changes is first given to wake, which puts a whole one in its place.
+// Fold brings states that were read from files up to date: it applies the journal's later events, and adds the sessions
+// that only the journal knows. A state that an event changes is first given to wake, which puts a whole one in its
+// place.
 func (d Dir) Fold(
 	ctx context.Context, states map[checkpoint.Key]*checkpoint.State, wake func(*checkpoint.State) *checkpoint.State,
 ) (journal.Report, error) {

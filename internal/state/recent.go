@@ -15,9 +15,9 @@ import (
 
 const maxRecent = 1000 // states that are looked at for one start
 
-// Recent reads saved states of an agent's sessions in a workspace whose files changed since a time, newest first, without
-// the journal: for a daemon that holds the newer ones in memory, and says by held which folders are theirs. A bad file is reported by
-// doctor, and stops nobody here.
+// Recent reads saved states of an agent's sessions in a workspace whose files changed since a time, newest first,
+// without the journal: for a daemon that holds the newer ones in memory, and says by held which folders are theirs. A
+// bad file is reported by doctor, and stops nobody here.
 func (d Dir) Recent(ctx context.Context, agent, workspace string, since time.Time, held map[string]bool) ([]*checkpoint.State, error) {
 	type file struct {
 		name string

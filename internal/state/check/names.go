@@ -1,6 +1,7 @@
 package check
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,11 +12,11 @@ import (
 	"strings"
 	"syscall"
 
-	"belay/internal/state"
 	"belay/internal/vfs"
 )
 
-// names are all that belay makes in its state folder whatever its store is, as patterns of path.Match. A folder ends in a slash.
+// names are all that belay makes in its state folder whatever its store is, as patterns of path.Match. A folder ends in
+// a slash.
 var names = []string{
 	"belay.sock", "belay.lock", "belay.log", "belay-*.log", "belay-*.log.gz", "start.lock", "start.stamp", "drain.lock", "intake.[0-9].lock",
 	"rest.[0-9].lock", "breaker.json", "beat.json", "active.json", "index.db", "index.db-wal", "index.db-shm", "index.db-journal",
@@ -45,7 +46,7 @@ func matches(list []string, rel string, dir bool) bool {
 }
 
 // root checks the folder itself and what lies in it, as far as the sessions.
-func (c *check) root(say func(Finding)) {
+func (c *check) root(_ context.Context, say func(Finding)) {
 	f, err := c.d.FS.OpenFile(c.d.Root, os.O_RDONLY, 0) // it may be a link of the user's own making
 	if err != nil {
 		c.hopeless = true
@@ -127,7 +128,7 @@ func (c *check) entry(rel string, e fs.DirEntry, say func(Finding)) {
 		rel := path.Join(path.Dir(rel), made[1:])
 		if !matches(c.names, rel, false) {
 			say(Finding{Rule: Known, Path: path.Join(path.Dir(rel), base), Said: "a temporary file of nothing that belay writes", Do: "remove it"})
-		} else if !c.o.Daemon.IsZero() && info.ModTime().Before(state.SweepBefore(rel, c.o.Daemon)) {
+		} else if !c.o.Daemon.IsZero() && info.ModTime().Before(c.d.SweepBefore(filepath.Join(c.d.Root, rel), c.o.Daemon)) {
 			say(Finding{Rule: Swept, Path: path.Join(path.Dir(rel), base), Said: "a temporary file of an earlier run, which the daemon should have removed", Do: "remove it"})
 		}
 		return

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,11 +16,11 @@ import (
 )
 
 // session checks everything of one session.
-func (c *check) session(dir string, say func(Finding)) {
+func (c *check) session(ctx context.Context, dir string, say func(Finding)) {
 	rel := "sessions/" + dir
 	c.tree(rel, say)
 	state := c.state(dir, say)
-	files := c.checkpoints(dir, state, say)
+	files := c.checkpoints(ctx, dir, state, say)
 	chains(rel, files, say)
 	if state != nil && state.LastFull != nil && state.LastFull.Failed == "" && !slices.ContainsFunc(files, file.wholeFull) {
 		say(Finding{Rule: Chain, Path: rel, Said: fmt.Sprintf("FULL %d was taken, and no whole FULL is there", state.LastFull.Number),
@@ -71,7 +72,7 @@ type stamps struct {
 func (f file) wholeFull() bool { return f.meta.Level == checkpoint.Full && f.whole }
 
 // checkpoints reads every checkpoint of a session, oldest first.
-func (c *check) checkpoints(dir string, s *checkpoint.State, say func(Finding)) (files []file) {
+func (c *check) checkpoints(ctx context.Context, dir string, s *checkpoint.State, say func(Finding)) (files []file) {
 	one := func(m checkpoint.Meta, path string, read func() ([]byte, error)) {
 		f := file{meta: m, rel: path}
 		data, err := read()
@@ -96,7 +97,7 @@ func (c *check) checkpoints(dir string, s *checkpoint.State, say func(Finding)) 
 				}
 				one(m, filepath.ToSlash(path), read)
 			}
-			return c.ctx.Err() == nil
+			return ctx.Err() == nil
 		})
 		return files
 	}
@@ -104,12 +105,12 @@ func (c *check) checkpoints(dir string, s *checkpoint.State, say func(Finding)) 
 	if s == nil {
 		return nil // nobody knows whose checkpoints to ask for
 	}
-	list, err := c.store.List(c.ctx, s.Key)
+	list, err := c.store.List(ctx, s.Key)
 	if err != nil {
 		say(unreadable("sessions/"+dir, err))
 	}
 	for _, m := range slices.Backward(list) {
-		read := func() ([]byte, error) { return c.store.Get(c.ctx, s.Key, m.Number) }
+		read := func() ([]byte, error) { return c.store.Get(ctx, s.Key, m.Number) }
 		one(m, fmt.Sprintf("sessions/%s, checkpoint %d", dir, m.Number), read)
 	}
 	return files
@@ -190,7 +191,7 @@ func (c *check) budget(rel string, files []file, say func(Finding)) {
 }
 
 // sum checks the budget of all sessions together.
-func (c *check) sum(say func(Finding)) {
+func (c *check) sum(_ context.Context, say func(Finding)) {
 	all := int64(0)
 	for _, n := range c.kept {
 		all += n

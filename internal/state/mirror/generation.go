@@ -14,8 +14,8 @@ import (
 	"belay/internal/vfs"
 )
 
-// Generation is one copy of a transcript: the mirror itself (Number 0) or an older copy that was set aside when the source's
-// past changed.
+// Generation is one copy of a transcript: the mirror itself (Number 0) or an older copy that was set aside when the
+// source's past changed.
 type Generation struct {
 	Path   string
 	Number int

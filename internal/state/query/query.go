@@ -1,5 +1,6 @@
-// Package query answers questions from the state folder and the agents' transcripts alone: which sessions there are, what
-// a checkpoint says, what the next session needs. With or without a daemon the answers are the same; it writes nothing.
+// Package query answers questions from the state folder and the agents' transcripts alone: which sessions there are,
+// what a checkpoint says, what the next session needs. With or without a daemon the answers are the same; it writes
+// nothing.
 package query
 
 import (
@@ -36,8 +37,8 @@ var (
 type Folder struct {
 	Dir    state.Dir
 	Agents []agent.Agent
-	// All gives every session as it stands now, as the index does: without what was said. Where nothing but a folder or a
-	// transcript says which session is meant, it saves reading all of them. nil: they are read.
+	// All gives every session as it stands now, as the index does: without what was said. Where nothing but a folder or
+	// a transcript says which session is meant, it saves reading all of them. nil: they are read.
 	All func(context.Context) (map[checkpoint.Key]*checkpoint.State, error)
 }
 
@@ -348,8 +349,8 @@ func alive(s *checkpoint.State) bool {
 	return live || !known
 }
 
-// processes says for each open call what is known of its process: of the agent's descendants that were noted while it ran,
-// any that lives is taken for it.
+// processes says for each open call what is known of its process: of the agent's descendants that were noted while it
+// ran, any that lives is taken for it.
 func processes(s *checkpoint.State) map[string]recovery.Process {
 	m := map[string]recovery.Process{}
 	for _, c := range s.InDoubt() {

@@ -129,7 +129,8 @@ func (f Folder) Sessions(ctx context.Context, n state.Name, most int) ([]Session
 }
 
 // Listed describes, of all sessions, those that a name means, newest first, at most so many (0: all). With children the
-// sessions of its sub-agents follow each, as far as belay has any of them: an agent may name a sub-agent and tell nothing of it.
+// sessions of its sub-agents follow each, as far as belay has any of them: an agent may name a sub-agent and tell
+// nothing of it.
 func Listed(all map[checkpoint.Key]*checkpoint.State, n state.Name, most int, children bool, now time.Time) []SessionStatus {
 	found := state.Pick(all, n)
 	if most > 0 && len(found) > most {
