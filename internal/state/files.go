@@ -19,7 +19,7 @@ type File struct {
 	Time  int64 // when it was last written, in nanoseconds since 1970
 	Size  int64
 	Inode uint64
-	// Lost says that there is no such file, or none that may be used: only Saved knows what stands for it.
+	// Lost says that there is no such file, or none that may be used: Saved then gives what stands in for it.
 	Lost bool
 }
 
@@ -69,7 +69,7 @@ func (d Dir) Saved(ctx context.Context, path string) *checkpoint.State {
 	return s
 }
 
-// mostReads is how often a look begins anew because a daemon is at work.
+// mostReads is how often reading starts over because a daemon is at work.
 const mostReads = 4
 
 // Steady reads saved states and the journal's later events. A segment that a daemon lets go in between is in neither,

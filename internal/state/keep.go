@@ -73,7 +73,10 @@ func (d Dir) LastBeat() time.Time {
 // Sweep removes what a crash left of half-made files in the root and in the journal. The lock must be held, and nothing
 // be written yet.
 func (d Dir) Sweep() error {
-	return errors.Join(vfs.SweepTemps(d.FS, d.Root, time.Time{}), vfs.SweepTemps(d.FS, filepath.Join(d.Journal(), "damaged"), time.Time{}))
+	return errors.Join(
+		vfs.SweepTemps(d.FS, d.Root, time.Time{}),
+		vfs.SweepTemps(d.FS, filepath.Join(d.Journal(), "damaged"), time.Time{}),
+	)
 }
 
 // othersTemp is how old a left-over must be where other processes than the daemon write: they take no lock.

@@ -29,7 +29,7 @@ type Loaded struct {
 // event.
 func (d Dir) Load(ctx context.Context, store Checkpoints, key checkpoint.Key, last uint64) Loaded {
 	l, _ := d.load(ctx, store, key)
-	d.settle(ctx, store, &l, last)
+	d.reconcile(ctx, store, &l, last)
 	return l
 }
 
@@ -53,11 +53,11 @@ func (d Dir) load(ctx context.Context, store Checkpoints, key checkpoint.Key) (l
 	return l, l.Err != nil
 }
 
-// settle applies the two rules about the journal's end to a state that holds all the journal has of it. A checkpoint
+// reconcile applies the two rules about the journal's end to a state that holds all the journal has of it. A checkpoint
 // that was taken while the journal's disk failed is all that holds what came then: it replaces an older state. And a
 // state above the journal's last number holds what the journal has lost; the numbers start again below it, so its own
 // is lowered, or the next replay would skip the events that get them.
-func (d Dir) settle(ctx context.Context, store Checkpoints, l *Loaded, last uint64) (replaced bool) {
+func (d Dir) reconcile(ctx context.Context, store Checkpoints, l *Loaded, last uint64) (replaced bool) {
 	c, err := newest(ctx, store, l.Key, l.LastNumber)
 	l.Err = errors.Join(l.Err, err)
 	if c != nil && c.State.Seq > last {
@@ -76,7 +76,9 @@ type Checkpoints interface {
 }
 
 // newest gives a session's newest whole checkpoint; nil when none has a number above the given one.
-func newest(ctx context.Context, store Checkpoints, key checkpoint.Key, above uint64) (*checkpoint.Checkpoint, error) {
+func newest(
+	ctx context.Context, store Checkpoints, key checkpoint.Key, above uint64,
+) (*checkpoint.Checkpoint, error) {
 	list, err := store.List(ctx, key)
 	if err != nil || len(list) == 0 || list[0].Number <= above {
 		return nil, nil // a store that fails now has nothing to give; its breaker tells
@@ -169,7 +171,7 @@ func (r *replay) run(ctx context.Context, read func(recordFunc) (journal.Report,
 
 	last := max(r.last, r.report.Journal.High)
 	for key, l := range r.found {
-		if before := l.State; r.dir.settle(ctx, r.store, l, last) && r.wake != nil {
+		if before := l.State; r.dir.reconcile(ctx, r.store, l, last) && r.wake != nil {
 			r.wake(before)
 		}
 		r.states[key] = l.State

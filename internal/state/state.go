@@ -100,7 +100,8 @@ func (d Dir) belays() error {
 	}
 	for _, n := range names {
 		if n.Name() != "lost+found" { // of a file system that is there for belay alone
-			return fmt.Errorf("state folder %s: %w: others may enter it, and it holds what is not belay's (%s)", d.Root, ErrForeign, n.Name())
+			return fmt.Errorf("state folder %s: %w: others may enter it, and it holds what is not belay's (%s)",
+				d.Root, ErrForeign, n.Name())
 		}
 	}
 	return nil
@@ -187,7 +188,9 @@ type Report struct {
 }
 
 // States reads every session that want accepts (nil: all) as it stands now.
-func (d Dir) States(ctx context.Context, want func(checkpoint.Key) bool) (map[checkpoint.Key]*checkpoint.State, Report, error) {
+func (d Dir) States(
+	ctx context.Context, want func(checkpoint.Key) bool,
+) (map[checkpoint.Key]*checkpoint.State, Report, error) {
 	return d.gather(ctx, "", nil, want)
 }
 
@@ -198,7 +201,7 @@ func (d Dir) gather(
 ) (states map[checkpoint.Key]*checkpoint.State, rep Report, err error) {
 	err = d.withStore(func(store checkpoint.Store) error {
 		return d.Steady(func() (journal.Report, error) {
-			r := replay{dir: d, store: store, states: map[checkpoint.Key]*checkpoint.State{}, want: want, needle: needle}
+			r := replay{dir: d, store: store, want: want, needle: needle, states: map[checkpoint.Key]*checkpoint.State{}}
 			err := d.eachState(func(name string) error {
 				if !strings.HasPrefix(filepath.Base(filepath.Dir(name)), prefix) {
 					return nil

@@ -52,7 +52,7 @@ func standIn(ctx context.Context, store checkpoint.Store, session string) *check
 	}
 	c, err := s.Newest(ctx, session)
 	if err != nil {
-		return nil // what the journal tells of the session stands alone
+		return nil // the journal alone says what the session was
 	}
 	return c.Restore()
 }

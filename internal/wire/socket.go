@@ -80,7 +80,8 @@ func Private(dir string) error {
 	case !ours(info):
 		return fmt.Errorf("%s belongs to another user: %w", dir, ErrUntrusted)
 	case info.Mode().Perm()&0o077 != 0:
-		return fmt.Errorf("%s is open to others (mode %o), and a socket belongs into a folder of your own: %w", dir, info.Mode().Perm(), ErrUntrusted)
+		return fmt.Errorf("%s is open to others (mode %o), and a socket belongs into a folder of your own: %w",
+			dir, info.Mode().Perm(), ErrUntrusted)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-// Package check checks a whole state folder and tells every rule that is broken in it: modes, owners and names, the
+// Package check checks a whole state folder and reports every rule that is broken in it: modes, owners and names, the
 // journal, the saved states, every checkpoint to its last byte, the mirrors, the spool and the small files. It is what
 // `belay doctor store` runs, and the oracle at the end of belay's own tests.
 //

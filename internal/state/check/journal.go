@@ -37,7 +37,8 @@ func (c *check) journal(ctx context.Context, say func(Finding)) {
 		say(unreadable("journal", err))
 		return
 	case rep.Damaged > 0:
-		bad(false, disk, "%d places (%d bytes) in the middle hold no record, %d records are lost", rep.Damaged, rep.DamagedBytes, rep.Lost)
+		bad(false, disk, "%d places (%d bytes) in the middle hold no record, %d records are lost",
+			rep.Damaged, rep.DamagedBytes, rep.Lost)
 	case rep.Unreadable > 0:
 		bad(false, disk, "%d segments cannot be read: %v", rep.Unreadable, rep.Err)
 	case rep.Lost > rep.Dropped:
@@ -59,14 +60,17 @@ func (c *check) journal(ctx context.Context, say func(Finding)) {
 		highest = max(highest, seq)
 	}
 	if ahead > 0 {
-		say(Finding{Rule: Numbers, Path: "journal", Said: fmt.Sprintf("it ends at %d, and %d saved states go up to %d: its end is lost", rep.High, ahead, highest),
-			Do: "nothing: the daemon goes on above it, and the states keep what they hold"})
+		say(Finding{Rule: Numbers, Path: "journal",
+			Said: fmt.Sprintf("it ends at %d, and %d saved states go up to %d: its end is lost", rep.High, ahead, highest),
+			Do:   "nothing: the daemon goes on above it, and the states keep what they hold"})
 	}
 }
 
 func (c *check) spool(_ context.Context, say func(Finding)) {
 	spool.Check(c.d.FS, c.d.Spool(), c.o.Spool, func(name string, err error) {
-		say(Finding{Rule: Spool, Path: filepath.Join("spool", name), Said: err.Error(), Do: "belay daemon takes the events in, and sets aside what it cannot read"})
+		say(Finding{Rule: Spool, Path: filepath.Join("spool", name),
+			Said: err.Error(),
+			Do:   "belay daemon takes the events in, and sets aside what it cannot read"})
 	})
 }
 
@@ -74,7 +78,9 @@ func (c *check) spool(_ context.Context, say func(Finding)) {
 func (c *check) lists(_ context.Context, say func(Finding)) {
 	bad := func(path string, err error) {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			say(Finding{Rule: Lists, Path: filepath.Base(path), Said: err.Error(), Do: "remove it: the daemon writes it again"})
+			say(Finding{Rule: Lists, Path: filepath.Base(path),
+				Said: err.Error(),
+				Do:   "remove it: the daemon writes it again"})
 		}
 	}
 	bad(c.d.Breaker(), breaker.CheckFile(c.d.FS, c.d.Breaker()))

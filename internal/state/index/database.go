@@ -34,9 +34,10 @@ var (
 const (
 	layout = 1 // grows when the tables or what thin leaves out change
 
-	busy     = 250 * time.Millisecond // how long a lock is waited for: reading the files is not much slower
-	maxLog   = 6 << 20                // bytes of the log beyond which nothing more is written; SQLite folds it in at 4 MB
-	together = 1 << 20                // bytes of states that are written in one transaction
+	busy = 250 * time.Millisecond // how long a lock is waited for: reading the files is not much slower
+	// maxLog is how many bytes of the log there may be before nothing more is written; SQLite folds it in at 4 MB.
+	maxLog   = 6 << 20
+	together = 1 << 20 // bytes of states that are written in one transaction
 )
 
 // besides are the files that SQLite keeps beside a database.
@@ -57,7 +58,7 @@ type database struct {
 	lock *os.File // the state folder, see open
 }
 
-// with calls fn with the index of the folder. One that turns out to be broken is made anew, once.
+// with calls fn with the index of the folder. One that turns out to be broken is rebuilt, once.
 func (x Index) with(ctx context.Context, v *view, fn func(*database) error) error {
 	if len(v.files) == 0 {
 		return errNone // and none is made
@@ -199,11 +200,12 @@ func (x Index) remove() error {
 	return nil
 }
 
-// broken says whether an error tells of the file and not of the moment.
+// broken says whether an error is about the file and not about the moment.
 func broken(err error) bool {
 	const anError, corrupt, mismatch, notDatabase = 1, 11, 20, 26 // SQLITE_ERROR: a table or column is not there
 	var e *sqlite.Error
-	return errors.Is(err, errBroken) || errors.As(err, &e) && slices.Contains([]int{anError, corrupt, mismatch, notDatabase}, e.Code()&0xff)
+	codes := []int{anError, corrupt, mismatch, notDatabase}
+	return errors.Is(err, errBroken) || errors.As(err, &e) && slices.Contains(codes, e.Code()&0xff)
 }
 
 // schemaVersion stands for everything that a row's state depends on: a state that another version wrote may lack what

@@ -2,16 +2,16 @@
 // their state files, and in which their words are searched.
 //
 // What it promises:
-//   - The answer is the one that the state files, the checkpoints and the journal give. A row counts only while its file's
-//     time, size and inode are those that it was made from, and its own checksum is right; all else is read anew.
-//   - No fault of it fails a question. An index that is broken, or was made by another version, is removed and made anew; where
-//     none can be had (a link or another user's file in its place, a folder that is read-only, another process that works on it
-//     too long) the files are read instead, and a search makes an index in memory.
-//   - It holds what the states hold, which is redacted, is 0600, is open for the time of one question, and its log is bounded.
+//   - The answer is the one that the state files, the checkpoints and the journal give. A row counts only while its
+//     file's time, size and inode are those it was made from, and while its own checksum is right; the rest is read again.
+//   - A broken index never makes a query fail. An index that is broken, or that another version made, is removed and
+//     rebuilt. Where there can be none (a link or another user's file in its place, a read-only folder, another process
+//     that works on it too long) the files are read instead, and a search makes an index in memory.
+//   - It holds what the states hold, which is redacted. It is 0600 and open for the time of one question, and its log is
+//     bounded.
 //
-// What it does not promise: a hit may be missing while SQLite does not notice that the words' part of the file is
-// damaged; a state file that somebody changed in place and gave its old time back is not noticed. The daemon does not
-// need it.
+// What it does not promise: a hit may be missing while SQLite does not notice that the words' part of the file is damaged;
+// a state file that somebody changed in place and gave its old time back is not noticed. The daemon does not need it.
 package index
 
 import (

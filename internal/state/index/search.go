@@ -39,6 +39,12 @@ type Query struct {
 	Most      int // 0: all
 }
 
+// accepts says whether a session may be found at all.
+func (q Query) accepts(s *checkpoint.State) bool {
+	return s.Key.Child == "" && (q.Agent == "" || s.Key.Agent == q.Agent) &&
+		(q.Workspace == "" || s.Workspace == q.Workspace)
+}
+
 // Hit is a session that was found.
 type Hit struct {
 	query.SessionStatus
@@ -136,7 +142,7 @@ func (x Index) find(ctx context.Context, db *database, v *view, q Query, match s
 		scores, err := rank(ctx, on, match)
 		for n, score := range scores {
 			s := v.states[keys[n]]
-			if s != nil && s.Key.Child == "" && (q.Agent == "" || s.Key.Agent == q.Agent) && (q.Workspace == "" || s.Workspace == q.Workspace) {
+			if s != nil && q.accepts(s) {
 				found = append(found, Hit{SessionStatus: query.StatusOf(s, v.began), Score: score, key: s.Key})
 			}
 		}
@@ -163,7 +169,9 @@ type asker interface {
 }
 
 // asked calls ask with the index as it would be with the fresh states in it, which are taken out again.
-func (x Index) asked(ctx context.Context, db *database, v *view, keys map[string]checkpoint.Key, fresh []string, ask func(asker) error) error {
+func (x Index) asked(
+	ctx context.Context, db *database, v *view, keys map[string]checkpoint.Key, fresh []string, ask func(asker) error,
+) error {
 	if len(fresh) == 0 {
 		return ask(db)
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // Check reads a mirror file, or an older copy, to its end and says whether it is what was written: every batch is
-// there, its sums are right, and its frames hold the lines that its trailer tells of (of an encrypted one the sums
+// there, its sums are right, and its frames hold the lines that its trailer states (of an encrypted one the sums
 // alone: this needs no key). What a power cut may take and the next opening cuts off is no damage. It changes nothing.
 func Check(fsys vfs.FS, path string) error {
 	f, err := fsys.OpenFile(path, os.O_RDONLY, 0)

@@ -260,7 +260,7 @@ func (m *Mirror) follow(ctx context.Context) (bool, error) {
 // enoughAnew is the size from which a replaced source is a conversation of its own.
 const enoughAnew = 64 << 10
 
-// isRich says whether a replaced source deserves that the mirror begins anew: it has grown since it was seen first, or
+// isRich says whether a replaced source deserves a new mirror: it has grown since it was seen first, or
 // is not much smaller than what is mirrored. A nearly empty file is often left by an agent that goes on elsewhere, or
 // has just lost its past.
 func (m *Mirror) isRich() bool {
@@ -337,7 +337,9 @@ func (m *Mirror) firstLine() (int64, error) {
 }
 
 // copyLines appends the whole lines of [from, hi) to a log, batch by batch, until the budget is used.
-func (m *Mirror) copyLines(ctx context.Context, l *log, src *source, from, hi, budget int64) (copied int64, done bool, err error) {
+func (m *Mirror) copyLines(
+	ctx context.Context, l *log, src *source, from, hi, budget int64,
+) (copied int64, done bool, err error) {
 	var raw, out, frames []byte
 	for copied < budget {
 		if err := ctx.Err(); err != nil {
@@ -445,7 +447,9 @@ func (m *Mirror) progress(copied int64) Progress {
 
 // Status tells how the mirror stands, without looking at the source.
 func (m *Mirror) Status() Status {
-	s := Status{State: m.state, SourceBytes: m.seen.size, Generations: m.generations, Torn: m.torn, Oversized: m.oversized}
+	s := Status{
+		State: m.state, SourceBytes: m.seen.size, Generations: m.generations, Torn: m.torn, Oversized: m.oversized,
+	}
 	if m.cur != nil && m.cur.size > 0 {
 		s.FileBytes, s.Lines = m.cur.size, m.cur.last.TotalLines
 		s.Missing = m.cur.last.Begin

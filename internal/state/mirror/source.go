@@ -59,7 +59,7 @@ func (s *source) refresh() error {
 		return fmt.Errorf("stat transcript: %w", err)
 	}
 	if !st.Mode().IsRegular() {
-		return fmt.Errorf("read transcript: it is no plain file: %w", fs.ErrInvalid)
+		return fmt.Errorf("read transcript: it is not a regular file: %w", fs.ErrInvalid)
 	}
 	id := identityOf(st)
 	if id.size <= s.id.size && !id.mtime.Equal(s.id.mtime) {

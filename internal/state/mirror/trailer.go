@@ -89,11 +89,15 @@ func decodeTrailer(b []byte) (t trailer, ok bool) {
 	}
 	b = b[8:]
 	body := b[:payloadSize-4]
-	if string(b[:4]) != trailerMagic || le.Uint32(b[4:]) != trailerVersion || le.Uint32(b[payloadSize-4:]) != crc32.Checksum(body, castagnoli) {
+	known := string(b[:4]) == trailerMagic && le.Uint32(b[4:]) == trailerVersion
+	if !known || le.Uint32(b[payloadSize-4:]) != crc32.Checksum(body, castagnoli) {
 		return t, false
 	}
 	b = b[8:]
-	for _, v := range []*int64{&t.From, &t.To, &t.Raw, &t.Lines, &t.Frames, &t.Begin, &t.TotalRaw, &t.TotalLines, &t.Synced} {
+	numbers := []*int64{
+		&t.From, &t.To, &t.Raw, &t.Lines, &t.Frames, &t.Begin, &t.TotalRaw, &t.TotalLines, &t.Synced,
+	}
+	for _, v := range numbers {
 		*v = int64(le.Uint64(b))
 		if *v < 0 {
 			return trailer{}, false

@@ -84,16 +84,16 @@ func Write(fsys vfs.FS, dir string, l Limits, header, payload []byte, now time.T
 	}
 	data := make([]byte, 0, size)
 	data = append(append(append(data, header...), '\n'), payload...)
-	name := fmt.Sprintf("%013d-%s~%d.0", turn(files, now), safeID(header, payload), onDisk(size)/block)
+	name := fmt.Sprintf("%013d-%s~%d.0", fileTime(files, now), safeID(header, payload), onDisk(size)/block)
 	if err := vfs.Replace(fsys, filepath.Join(dir, name), data); err != nil {
 		return dropped, errors.Join(fmt.Errorf("spool event: %w", err), Count(fsys, dir, dropped))
 	}
 	return dropped, Count(fsys, dir, dropped)
 }
 
-// turn is the time for a file's name: now, but when the clock was set back after those that are there, or what comes
+// fileTime is the time for a file's name: now, but when the clock was set back after those that are there, or what comes
 // later would be given out first. An event that comes a little late, because its intake waited, takes its own place.
-func turn(files []file, now time.Time) (ms int64) {
+func fileTime(files []file, now time.Time) (ms int64) {
 	ms = max(now.UnixMilli(), 0)
 	for _, f := range files {
 		if !f.temp && f.at < maxTime && f.at-now.UnixMilli() > late.Milliseconds() {

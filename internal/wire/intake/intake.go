@@ -247,7 +247,8 @@ func (in *intake) trySlot(kind string) (*flock.Flock, bool) {
 }
 
 func (in *intake) flock(name string) *flock.Flock {
-	return flock.New(in.lock+name, flock.SetPermissions(vfs.FileMode), flock.SetFlag(os.O_CREATE|os.O_RDONLY|vfs.PlainFlags))
+	return flock.New(in.lock+name,
+		flock.SetPermissions(vfs.FileMode), flock.SetFlag(os.O_CREATE|os.O_RDONLY|vfs.PlainFlags))
 }
 
 // request is the line that belay-hook writes.
@@ -319,7 +320,8 @@ func (in *intake) keep(req wire.Request, payload []byte) error {
 	if err != nil {
 		return errors.Join(err, in.count())
 	}
-	dropped, err := spool.Write(in.opt.FS, in.spool, in.opt.Limits, header, payload, time.UnixMilli(req.Spooled)) // some wait, some do not: the event's own time is its place
+	at := time.UnixMilli(req.Spooled) // some intakes wait, some do not: the event's own time gives its place in the order
+	dropped, err := spool.Write(in.opt.FS, in.spool, in.opt.Limits, header, payload, at)
 	if err != nil {
 		return errors.Join(fmt.Errorf("%w: %w", ErrDropped, err), in.count())
 	}
