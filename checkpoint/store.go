@@ -60,8 +60,8 @@ var (
 	ErrExists = errors.New("checkpoint number taken")
 )
 
-// MaxSize is the size of the largest checkpoint, in bytes. Put refuses larger ones (fs.ErrInvalid), and Get takes a larger one
-// for damaged.
+// MaxSize is the size of the largest checkpoint, in bytes. Put refuses larger ones (fs.ErrInvalid), and Get takes a
+// larger one for damaged.
 const MaxSize = 64 << 20
 
 // Store keeps checkpoints. All methods may be called from several goroutines; calls for one session come one at a time.
@@ -71,8 +71,9 @@ const MaxSize = 64 << 20
 // (Encode); a store keeps its bytes as they are and knows nothing of their content. Bad input (number 0, an
 // unknown level, more than MaxSize bytes) is fs.ErrInvalid: it says nothing about the store.
 //
-// Opening a store touches nothing, so that whoever only reads makes nothing. Put and Probe make the store's place where there
-// is none, durably; a place that cannot be used is the error of the call that needs it, and a later call may succeed.
+// Opening a store touches nothing, so that whoever only reads makes nothing. Put and Probe make the store's place where
+// there is none, durably; a place that cannot be used is the error of the call that needs it, and a later call may
+// succeed.
 //
 // List gives what is stored, newest (highest number) first, without reading contents; a session never heard of has an
 // empty list. Get gives the bytes back; checking them is Decode's work.

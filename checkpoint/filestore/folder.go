@@ -12,8 +12,8 @@ import (
 	"belay/checkpoint"
 )
 
-// Newest reads a session's newest whole checkpoint by the session's folder (checkpoint.Key.Dir) alone; whose it is stands in
-// it. checkpoint.ErrNotFound when there is none.
+// Newest reads a session's newest whole checkpoint by the session's folder (checkpoint.Key.Dir) alone; whose it is
+// stands in it. checkpoint.ErrNotFound when there is none.
 func (s *Store) Newest(ctx context.Context, session string) (*checkpoint.Checkpoint, error) {
 	elems := elementsIn(session)
 	list, err := s.list(ctx, elems)
@@ -34,8 +34,9 @@ func (*Store) Names() []string {
 	return []string{sessionsName + "/" + probeName, folder, folder + "[0-9]*-full.md", folder + "[0-9]*-sparse.md"}
 }
 
-// Walk calls fn for everything that bears a checkpoint's name in a session's folder (checkpoint.Key.Dir), whoever put it there
-// and whatever it is, lowest number first, until fn says false. path is below the root. A folder that is not there is empty.
+// Walk calls fn for everything that bears a checkpoint's name in a session's folder (checkpoint.Key.Dir), whoever put
+// it there and whatever it is, lowest number first, until fn says false. path is below the root. A folder that is not
+// there is empty.
 func (s *Store) Walk(session string, fn func(path string, m checkpoint.Meta, info fs.FileInfo) bool) error {
 	elems := elementsIn(session)
 	entries, err := s.fsys.ReadDir(s.path(elems))

@@ -21,9 +21,9 @@ var (
 	killedPolicy = checkpoint.Policy{Count: 8}
 )
 
-// TestT12KillsAtRandomTimes: a process that does nothing but to write checkpoints is killed at random times. Each time the
-// store is whole, and what it had said to be written is there. BELAY_KILLS sets how many kills (30; 500 is the long form),
-// BELAY_SEED repeats a run.
+// TestT12KillsAtRandomTimes: a process that does nothing but to write checkpoints is killed at random times. Each time
+// the store is whole, and what it had said to be written is there. BELAY_KILLS sets how many kills (30; 500 is the long
+// form), BELAY_SEED repeats a run.
 func TestT12KillsAtRandomTimes(t *testing.T) {
 	if root := vfstest.Victim(); root != "" {
 		writeUntilKilled(t, root)
@@ -64,8 +64,8 @@ func TestT12KillsAtRandomTimes(t *testing.T) {
 	}
 }
 
-// writeUntilKilled writes a chain of checkpoints as the daemon does, pruning before each, and says each number once it is
-// acknowledged.
+// writeUntilKilled writes a chain of checkpoints as the daemon does, pruning before each, and says each number once it
+// is acknowledged.
 func writeUntilKilled(t *testing.T, root string) {
 	store := filestore.Open(vfs.OS{}, root)
 	list, err := store.List(t.Context(), killedKey)

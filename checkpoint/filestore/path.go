@@ -17,7 +17,8 @@ func fileName(number uint64, level checkpoint.Level) string {
 	return fmt.Sprintf("%06d-%s.md", number, strings.ToLower(string(level)))
 }
 
-// ParseName reads the name of a checkpoint's file: its number and level. Every number has one name, and no other is one.
+// ParseName reads the name of a checkpoint's file: its number and level. Every number has one name, and no other is
+// one.
 func ParseName(name string) (number uint64, level checkpoint.Level, ok bool) {
 	digits, rest, _ := strings.Cut(name, "-")
 	switch rest {

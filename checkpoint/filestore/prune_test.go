@@ -49,8 +49,8 @@ func (f *gaugeFile) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Ten thousand checkpoints with a budget of 5 MB: at no byte that is written, temporary files included, does the store hold
-// more; and the newest FULL is there after each.
+// Ten thousand checkpoints with a budget of 5 MB: at no byte that is written, temporary files included, does the store
+// hold more; and the newest FULL is there after each.
 func TestG04BudgetWithTemps(t *testing.T) {
 	const budget = 5_000_000
 	g := &gauge{FS: vfstest.NewMem()}

@@ -2,9 +2,9 @@
 //
 //	<root>/sessions/<agent>/<id>/checkpoints/000042-full.md
 //
-// It promises what checkpoint.Store promises: Put replaces atomically and syncs the file, its name and the name of every
-// folder above it, up to the root. It never follows a link below the root and does not touch what another user owns
-// there. Files whose names are not of the form above are not seen and not touched, but for what a crash left of a
+// It promises what checkpoint.Store promises: Put replaces atomically and syncs the file, its name and the name of
+// every folder above it, up to the root. It never follows a link below the root and does not touch what another user
+// owns there. Files whose names are not of the form above are not seen and not touched, but for what a crash left of a
 // write of its own.
 //
 // It does not read or check contents, and it deletes nothing by itself (checkpoint.Prune says what to delete). Two
@@ -94,8 +94,8 @@ func (s *Store) put(ctx context.Context, key checkpoint.Key, m checkpoint.Meta, 
 		return err
 	}
 	for _, e := range entries {
-		// A left-over of a crash: calls for one session come one at a time, so nobody is writing it now. It goes before it
-		// is written again, since it counts for the budget and a link in its place would be followed.
+		// A left-over of a crash: calls for one session come one at a time, so nobody is writing it now. It goes before
+		// it is written again, since it counts for the budget and a link in its place would be followed.
 		if strings.HasSuffix(e.Name(), vfs.TempSuffix) {
 			if err := s.fsys.Remove(filepath.Join(dir, e.Name())); err != nil {
 				return err

@@ -37,9 +37,13 @@ func (p *past) must(err error) {
 	}
 }
 
-// livePast lives one daemon's life: sessions get events, some are saved, checkpoints are taken with or without their record.
+// livePast lives one daemon's life: sessions get events, some are saved, checkpoints are taken with or without their
+// record.
 func livePast(t *rapid.T) *past {
-	p := &past{t: t, dir: state.Dir{Root: "/state", FS: vfstest.NewMem()}, states: map[checkpoint.Key]*checkpoint.State{}, now: time.Unix(1_700_000_000, 0).UTC()}
+	p := &past{
+		t: t, dir: state.Dir{Root: "/state", FS: vfstest.NewMem()},
+		states: map[checkpoint.Key]*checkpoint.State{}, now: time.Unix(1_700_000_000, 0).UTC(),
+	}
 	p.must(vfs.MakeDir(p.dir.FS, p.dir.Root))
 	var err error
 	p.store, err = p.dir.OpenStore()
@@ -64,10 +68,15 @@ func livePast(t *rapid.T) *past {
 
 func (p *past) step(key checkpoint.Key) {
 	s := p.states[key]
-	switch rapid.SampledFrom([]string{"event", "event", "event", "event", "save", "checkpoint", "release"}).Draw(p.t, "step") {
+	steps := []string{"event", "event", "event", "event", "save", "checkpoint", "release"}
+	switch rapid.SampledFrom(steps).Draw(p.t, "step") {
 	case "event":
-		kind := rapid.SampledFrom([]checkpoint.EventKind{checkpoint.EventPrompt, checkpoint.EventStop, checkpoint.EventToolStart, checkpoint.EventEnd}).Draw(p.t, "kind")
-		p.event(s, checkpoint.Event{Kind: kind, Text: fmt.Sprint("words ", p.now.Unix()), Call: fmt.Sprint(p.now.Unix())})
+		kinds := []checkpoint.EventKind{
+			checkpoint.EventPrompt, checkpoint.EventStop, checkpoint.EventToolStart, checkpoint.EventEnd,
+		}
+		e := checkpoint.Event{Kind: rapid.SampledFrom(kinds).Draw(p.t, "kind")}
+		e.Text, e.Call = fmt.Sprint("words ", p.now.Unix()), fmt.Sprint(p.now.Unix())
+		p.event(s, e)
 	case "save":
 		p.must(p.dir.SaveState(s))
 	case "checkpoint":
@@ -149,7 +158,9 @@ func (p *past) next() *Daemon {
 	var err error
 	d.journal, err = d.openJournal()
 	p.must(err)
-	d.store, err = breaker.New(p.store, breaker.Options{FS: opt.FS, StateFile: d.dir.Breaker(), Log: nopLog(), Failures: 3, Pause: time.Minute, MaxPause: time.Minute})
+	bo := opt.Breaker
+	bo.FS, bo.StateFile, bo.Log = opt.FS, d.dir.Breaker(), nopLog()
+	d.store, err = breaker.New(p.store, bo)
 	p.must(err)
 	return d
 }
@@ -162,8 +173,8 @@ func asJSON(t *rapid.T, s *checkpoint.State) string {
 	return string(data)
 }
 
-// TestReplayGivesWhatCommandsSee: after any life and any harm the daemon starts with the sessions that a command without a
-// daemon shows.
+// TestReplayGivesWhatCommandsSee: after any life and any harm the daemon starts with the sessions that a command
+// without a daemon shows.
 func TestReplayGivesWhatCommandsSee(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := livePast(t)

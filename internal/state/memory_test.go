@@ -13,7 +13,8 @@ import (
 	"belay/checkpoint"
 )
 
-// memory is a made-up store: what a package of a new store holds, here in maps. Its checkpoints live as long as the test.
+// memory is a made-up store: what a package of a new store holds, here in maps. Its checkpoints live as long as the
+// test.
 type memory struct {
 	mu       sync.Mutex
 	sessions map[string]map[uint64]kept // by Key.Dir, by number

@@ -24,11 +24,12 @@ type Loaded struct {
 	lowered bool // State.Seq is below the number in the file
 }
 
-// Load reads a session: its state file, else its newest whole checkpoint, else an empty state. last is the journal's highest
-// number. It changes nothing on disk; the session's owner calls Mend before it appends the session's next event.
+// Load reads a session: its state file, else its newest whole checkpoint, else an empty state. last is the journal's
+// highest number. It changes nothing on disk; the session's owner calls Mend before it appends the session's next
+// event.
 func (d Dir) Load(ctx context.Context, store Checkpoints, key checkpoint.Key, last uint64) Loaded {
 	l, _ := d.load(ctx, store, key)
-	d.settle(ctx, store, &l, last)
+	d.reconcile(ctx, store, &l, last)
 	return l
 }
 
@@ -52,11 +53,11 @@ func (d Dir) load(ctx context.Context, store Checkpoints, key checkpoint.Key) (l
 	return l, l.Err != nil
 }
 
-// settle applies the two rules about the journal's end to a state that holds all the journal has of it. A checkpoint that
-// was taken while the journal's disk failed is all that holds what came then: it replaces an older state. And a state above
-// the journal's last number holds what the journal has lost; the numbers start again below it, so its own is lowered, or
-// the next replay would skip the events that get them.
-func (d Dir) settle(ctx context.Context, store Checkpoints, l *Loaded, last uint64) (replaced bool) {
+// reconcile applies the two rules about the journal's end to a state that holds all the journal has of it. A checkpoint
+// that was taken while the journal's disk failed is all that holds what came then: it replaces an older state. And a
+// state above the journal's last number holds what the journal has lost; the numbers start again below it, so its own
+// is lowered, or the next replay would skip the events that get them.
+func (d Dir) reconcile(ctx context.Context, store Checkpoints, l *Loaded, last uint64) (replaced bool) {
 	c, err := newest(ctx, store, l.Key, l.LastNumber)
 	l.Err = errors.Join(l.Err, err)
 	if c != nil && c.State.Seq > last {
@@ -75,7 +76,9 @@ type Checkpoints interface {
 }
 
 // newest gives a session's newest whole checkpoint; nil when none has a number above the given one.
-func newest(ctx context.Context, store Checkpoints, key checkpoint.Key, above uint64) (*checkpoint.Checkpoint, error) {
+func newest(
+	ctx context.Context, store Checkpoints, key checkpoint.Key, above uint64,
+) (*checkpoint.Checkpoint, error) {
 	list, err := store.List(ctx, key)
 	if err != nil || len(list) == 0 || list[0].Number <= above {
 		return nil, nil // a store that fails now has nothing to give; its breaker tells
@@ -91,8 +94,8 @@ func newest(ctx context.Context, store Checkpoints, key checkpoint.Key, above ui
 	return c, nil
 }
 
-// Mend writes what Load found to be wrong on disk: it renames a state file that cannot be used, so that a person can look at
-// it, and saves a lowered number. Only the session's owner calls it, once, before the session's next event.
+// Mend writes what Load found to be wrong on disk: it renames a state file that cannot be used, so that a person can
+// look at it, and saves a lowered number. Only the session's owner calls it, once, before the session's next event.
 func (d Dir) Mend(l Loaded) error {
 	var err error
 	if l.damaged {
@@ -111,9 +114,9 @@ type Panic struct {
 	Stack []byte
 }
 
-// Replay gives the sessions that were active when the last daemon ended, and those that the journal names, as they stand
-// now: a session that still lives, or to which something is owed, may have no event left in the journal. It is for the
-// daemon, which owns the journal, and comes before the first Append.
+// Replay gives the sessions that were active when the last daemon ended, and those that the journal names, as they
+// stand now: a session that still lives, or to which something is owed, may have no event left in the journal. It is
+// for the daemon, which owns the journal, and comes before the first Append.
 func (d Dir) Replay(ctx context.Context, store Checkpoints, j *journal.Journal) ([]Loaded, Report, error) {
 	r := replay{dir: d, store: store, last: j.Health().Last, states: map[checkpoint.Key]*checkpoint.State{}}
 	err := r.run(ctx, func(fn recordFunc) (journal.Report, error) { return j.Replay(ctx, 0, fn) })
@@ -168,7 +171,7 @@ func (r *replay) run(ctx context.Context, read func(recordFunc) (journal.Report,
 
 	last := max(r.last, r.report.Journal.High)
 	for key, l := range r.found {
-		if before := l.State; r.dir.settle(ctx, r.store, l, last) && r.wake != nil {
+		if before := l.State; r.dir.reconcile(ctx, r.store, l, last) && r.wake != nil {
 			r.wake(before)
 		}
 		r.states[key] = l.State
@@ -176,7 +179,8 @@ func (r *replay) run(ctx context.Context, read func(recordFunc) (journal.Report,
 	return nil
 }
 
-// find gives a session that is active or that the journal names; nil for one of which nothing is left, unless it is new.
+// find gives a session that is active or that the journal names; nil for one of which nothing is left, unless it is
+// new.
 func (r *replay) find(ctx context.Context, key checkpoint.Key, isNew bool) *Loaded {
 	if l := r.found[key]; l != nil {
 		return l

@@ -11,8 +11,8 @@ import (
 	"belay/internal/vfs"
 )
 
-// stores are the stores that can keep a folder's checkpoints. A new one is its own package and a line here: nothing else in
-// belay imports a store. root is the state folder; opening touches nothing (see checkpoint.Store).
+// stores are the stores that can keep a folder's checkpoints. A new one is its own package and a line here: nothing
+// else in belay imports a store. root is the state folder; opening touches nothing (see checkpoint.Store).
 var stores = map[string]func(fsys vfs.FS, root string) checkpoint.Store{
 	usualStore: func(fsys vfs.FS, root string) checkpoint.Store { return filestore.Open(fsys, root) },
 }
@@ -38,8 +38,8 @@ func (d Dir) withStore(fn func(checkpoint.Store) error) error {
 	return errors.Join(fn(store), store.Close())
 }
 
-// byFolder is a store that can be asked for a session's newest whole checkpoint by the session's folder (checkpoint.Key.Dir).
-// Only such a store can stand in for a state file that is lost before anybody names the session.
+// byFolder is a store that can be asked for a session's newest whole checkpoint by the session's folder
+// (checkpoint.Key.Dir). Only such a store can stand in for a state file that is lost before anybody names the session.
 type byFolder interface {
 	Newest(ctx context.Context, session string) (*checkpoint.Checkpoint, error)
 }
@@ -52,7 +52,7 @@ func standIn(ctx context.Context, store checkpoint.Store, session string) *check
 	}
 	c, err := s.Newest(ctx, session)
 	if err != nil {
-		return nil // what the journal tells of the session stands alone
+		return nil // the journal alone says what the session was
 	}
 	return c.Restore()
 }

@@ -32,8 +32,8 @@ func TestUnknownStore(t *testing.T) {
 	}
 }
 
-// TestAnotherStore: a new store is its own code and one registration. The daemon writes to it, the next daemon and the commands
-// read from it, and the check knows what is in it.
+// TestAnotherStore: a new store is its own code and one registration. The daemon writes to it, the next daemon and the
+// commands read from it, and the check knows what is in it.
 func TestAnotherStore(t *testing.T) {
 	storetest.Run(t, func(*testing.T) checkpoint.Store { return &memory{} })
 

@@ -10,8 +10,8 @@ import (
 	"belay/checkpoint/filestore"
 )
 
-// InWorkTree names what bears belay's names at the top of a work tree. A repository may bring it along; belay keeps nothing
-// there and uses none of it.
+// InWorkTree names what bears belay's names at the top of a work tree. A repository may bring it along; belay keeps
+// nothing there and uses none of it.
 func InWorkTree(folder string) (list []string) {
 	if folder == "" {
 		return nil

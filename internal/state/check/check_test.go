@@ -27,8 +27,8 @@ const session = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
 
 var key = checkpoint.NewKey("tester", "", session, "")
 
-// folder is a state folder as a daemon leaves it: two segments, a session with a chain of checkpoints, a mirror, a spooled
-// event and the small files.
+// folder is a state folder as a daemon leaves it: two segments, a session with a chain of checkpoints, a mirror, a
+// spooled event and the small files.
 type folder struct {
 	state.Dir
 	t *testing.T

@@ -171,7 +171,7 @@ func TestOnlyWhatChangedIsRead(t *testing.T) {
 		}
 		f.same(t, c.name)
 	}
-	err := Of(f.Dir).with(t.Context(), &look{files: make([]state.File, 1)}, func(db *database) error {
+	err := Of(f.Dir).with(t.Context(), &view{files: make([]state.File, 1)}, func(db *database) error {
 		rows, err := db.rows(t.Context())
 		if len(rows) != 5 {
 			t.Errorf("%d rows, want 5: one session went and one came", len(rows))

@@ -17,9 +17,9 @@ type walker interface {
 	Walk(session string, fn func(path string, m checkpoint.Meta, info fs.FileInfo) bool) error
 }
 
-// Planted names what looks like belay's own and was put there by somebody else: in a session's folder, links, other users'
-// files and other sessions' checkpoints; in its work tree, anything that bears belay's names, because a repository brings it
-// along. Nothing of that is ever used; a person should know that it is there.
+// Planted names what looks like belay's own and was put there by somebody else: in a session's folder, links, other
+// users' files and other sessions' checkpoints; in its work tree, anything that bears belay's names, because a
+// repository brings it along. Nothing of that is ever used; a person should know that it is there.
 func (f Folder) Planted(s *checkpoint.State) []string {
 	return append(f.plantedCheckpoints(s), state.InWorkTree(s.Workspace)...)
 }

@@ -1,5 +1,6 @@
-// Package query answers questions from the state folder and the agents' transcripts alone: which sessions there are, what
-// a checkpoint says, what the next session needs. With or without a daemon the answers are the same; it writes nothing.
+// Package query answers questions from the state folder and the agents' transcripts alone: which sessions there are,
+// what a checkpoint says, what the next session needs. With or without a daemon the answers are the same; it writes
+// nothing.
 package query
 
 import (
@@ -22,7 +23,7 @@ import (
 	"belay/recovery"
 )
 
-// Errors of a look-up.
+// Errors of a question.
 var (
 	// ErrNotFound: no session fits the question.
 	ErrNotFound = state.ErrNotFound
@@ -36,8 +37,8 @@ var (
 type Folder struct {
 	Dir    state.Dir
 	Agents []agent.Agent
-	// All gives every session as it stands now, as the index does: without what was said. Where nothing but a folder or a
-	// transcript says which session is meant, it saves reading all of them. nil: they are read.
+	// All gives every session as it stands now, as the index does: without what was said. Where nothing but a folder or
+	// a transcript says which session is meant, it saves reading all of them. nil: they are read.
 	All func(context.Context) (map[checkpoint.Key]*checkpoint.State, error)
 }
 
@@ -129,7 +130,9 @@ func (f Folder) pickOfAll(ctx context.Context, q Question) (*checkpoint.State, e
 	if s == nil {
 		return f.unknown(ctx, q)
 	}
-	whole, _, err := f.Dir.Find(ctx, state.Name{Agent: s.Key.Agent, Session: s.Key.Session, Child: s.Key.Child, Workspace: s.Key.Workspace})
+	k := s.Key
+	name := state.Name{Agent: k.Agent, Session: k.Session, Child: k.Child, Workspace: k.Workspace}
+	whole, _, err := f.Dir.Find(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -325,8 +328,11 @@ func parseSince(word string, now time.Time) (number uint64, at time.Time, err er
 	if age, err := time.ParseDuration(word); err == nil && age >= 0 {
 		return 0, now.Add(-age), nil
 	}
-	for _, form := range []string{time.RFC3339Nano, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02"} {
-		if t, err := time.Parse(form, word); err == nil {
+	layouts := []string{
+		time.RFC3339Nano, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02",
+	}
+	for _, layout := range layouts {
+		if t, err := time.Parse(layout, word); err == nil {
 			return 0, t, nil
 		}
 	}
@@ -336,7 +342,9 @@ func parseSince(word string, now time.Time) (number uint64, at time.Time, err er
 // NoticeDeath folds the end of the agent's process into a copy of a state, where no daemon has done so.
 func NoticeDeath(s *checkpoint.State, now time.Time) {
 	if c := Candidate(s); s.Live && c.Dead {
-		s.Apply(checkpoint.Event{At: now, Key: s.Key, Kind: checkpoint.EventExit, Proc: s.Proc, Reason: "its process is gone"})
+		s.Apply(checkpoint.Event{
+			At: now, Key: s.Key, Kind: checkpoint.EventExit, Proc: s.Proc, Reason: "its process is gone",
+		})
 	}
 }
 
@@ -348,8 +356,8 @@ func alive(s *checkpoint.State) bool {
 	return live || !known
 }
 
-// processes says for each open call what is known of its process: of the agent's descendants that were noted while it ran,
-// any that lives is taken for it.
+// processes says for each open call what is known of its process: of the agent's descendants that were noted while it
+// ran, any that lives is taken for it.
 func processes(s *checkpoint.State) map[string]recovery.Process {
 	m := map[string]recovery.Process{}
 	for _, c := range s.InDoubt() {
@@ -380,8 +388,10 @@ func Marker() string {
 
 // Candidate is what the choice of a predecessor needs to know of a session.
 func Candidate(s *checkpoint.State) recovery.Candidate {
-	c := recovery.Candidate{Key: s.Key, Workspace: s.Workspace, Title: s.Title, LastEvent: s.LastEvent, Ending: s.Ending,
-		Open: len(s.InDoubt()), InTurn: s.InTurn(), Given: s.Given != nil && s.Given.Death == s.Deaths && s.Deaths > 0}
+	c := recovery.Candidate{
+		Key: s.Key, Workspace: s.Workspace, Title: s.Title, LastEvent: s.LastEvent, Ending: s.Ending,
+		Open: len(s.InDoubt()), InTurn: s.InTurn(), Given: s.Given != nil && s.Given.Death == s.Deaths && s.Deaths > 0,
+	}
 	if s.Ending != nil && !s.Live {
 		c.InTurn = s.Ending.InTurn
 	}

@@ -179,7 +179,8 @@ func TestStatusTellsWhatIsAtRisk(t *testing.T) {
 	}
 }
 
-// S07: a transcript that was never written is silent since the session began, once hooks told of more for over a minute.
+// S07: a transcript that was never written is silent since the session began, once hooks told of more for over a
+// minute.
 func TestS07StatusSaysThatATranscriptIsSilent(t *testing.T) {
 	began := time.Date(2026, 4, 1, 12, 0, 0, 0, time.UTC)
 	for _, c := range []struct {

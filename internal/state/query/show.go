@@ -29,7 +29,9 @@ func (f Folder) Show(ctx context.Context, n state.Name, number uint64) (Shown, e
 	if err != nil {
 		return Shown{}, err
 	}
-	out := Shown{Session: StatusOf(s, s.LastEvent), State: s, Children: s.Children, Messages: s.Messages, Planted: f.Planted(s)}
+	out := Shown{
+		Session: StatusOf(s, s.LastEvent), State: s, Children: s.Children, Messages: s.Messages, Planted: f.Planted(s),
+	}
 	store, err := f.Dir.OpenStore()
 	if err != nil {
 		return out, err

@@ -41,8 +41,8 @@ type birth struct {
 	Files        map[string]string // descriptor -> what it is
 }
 
-// fakeDaemon is one process with a lock and a socket. It writes each event's id to a file and ends when no event came for
-// a while.
+// fakeDaemon is one process with a lock and a socket. It writes each event's id to a file and ends when no event came
+// for a while.
 func fakeDaemon(dir string) error {
 	appendLine(filepath.Join(dir, "starts"), strconv.Itoa(os.Getpid()))
 	b := birth{PID: os.Getpid(), Env: os.Environ(), Files: map[string]string{}}
@@ -177,8 +177,8 @@ func TestD17FiftyAtOnce(t *testing.T) {
 	wantDropped(t, dir, 0)
 }
 
-// TestD08StartedDaemonHoldsNothing: a pipe of the agent that the daemon kept open would make the agent wait for ever. D07
-// is the same for the listening socket.
+// TestD08StartedDaemonHoldsNothing: a pipe of the agent that the daemon kept open would make the agent wait for ever.
+// D07 is the same for the listening socket.
 func TestD08StartedDaemonHoldsNothing(t *testing.T) {
 	dir := stateDir(t)
 	opt := daemonOptions(t, dir)

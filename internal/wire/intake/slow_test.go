@@ -154,7 +154,8 @@ func TestRestWhenManyWait(t *testing.T) {
 	}
 }
 
-// TestRestAfterAHole: the hook was killed while it filled the intake's stdin; what follows elsewhere does not belong there.
+// TestRestAfterAHole: the hook was killed while it filled the intake's stdin; what follows elsewhere does not belong
+// there.
 func TestRestAfterAHole(t *testing.T) {
 	dir := stateDir(t)
 	f := serve(t, listen(t, dir), okReply)

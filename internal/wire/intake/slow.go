@@ -11,8 +11,8 @@ import (
 	"belay/internal/wire"
 )
 
-// RestFD is the descriptor from which an intake reads on when the request line says "rest": belay-hook's own stdin, whose
-// writer was slower than the hook may be.
+// RestFD is the descriptor from which an intake reads on when the request line says "rest": belay-hook's own stdin,
+// whose writer was slower than the hook may be.
 const RestFD = 3
 
 const (
@@ -23,9 +23,9 @@ const (
 )
 
 // readRest completes a payload from its writer's pipe. It ends at the writer's end or death, at the bound of time or at
-// that of bytes; what is missing then makes the request cut. The descriptor stays open until the process ends, so that no
-// writer gets an error because of us. Reading waits in poll, never in read: the pipe's mode may be shared with the agent
-// and is left as it is.
+// that of bytes; what is missing then makes the request cut. The descriptor stays open until the process ends, so that
+// no writer gets an error because of us. Reading waits in poll, never in read: the pipe's mode may be shared with the
+// agent and is left as it is.
 func (in *intake) readRest(ctx context.Context, req *wire.Request, payload []byte) []byte {
 	wait := in.opt.RestWait
 	if slot, got := in.trySlot("rest"); got {
@@ -86,25 +86,22 @@ func readFD(ctx context.Context, fd int, buf []byte, end time.Time) (n int, err 
 	}
 }
 
-// before gives a reader that waits for r until a time and no longer. Go's own deadlines do not work for a stdin that was
-// inherited: it is not in the mode that they need.
+// before gives a reader that waits for r until a time and no longer. Go's own deadlines do not work for a stdin that
+// was inherited: it is not in the mode that they need.
 func before(ctx context.Context, r io.Reader, end time.Time) io.Reader {
 	if f, ok := r.(*os.File); ok {
-		return &timed{ctx, f, end}
+		return readFunc(func(b []byte) (int, error) {
+			n, err := readFD(ctx, int(f.Fd()), b, end)
+			if n == 0 && err == nil && len(b) > 0 {
+				err = io.EOF
+			}
+			return n, err
+		})
 	}
 	return r
 }
 
-type timed struct {
-	ctx context.Context
-	f   *os.File
-	end time.Time
-}
+// readFunc is an io.Reader made of a function.
+type readFunc func(b []byte) (int, error)
 
-func (t *timed) Read(b []byte) (int, error) {
-	n, err := readFD(t.ctx, int(t.f.Fd()), b, t.end)
-	if n == 0 && err == nil && len(b) > 0 {
-		err = io.EOF
-	}
-	return n, err
-}
+func (f readFunc) Read(b []byte) (int, error) { return f(b) }

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,15 +17,15 @@ import (
 )
 
 // journal reads the whole log, and compares it with the states that were read before.
-func (c *check) journal(say func(Finding)) {
+func (c *check) journal(ctx context.Context, say func(Finding)) {
 	events := 0
 	rep, err := journal.Scan(c.d.FS, c.d.Journal(), 0, func(_ uint64, payload []byte) error {
 		if json.Unmarshal(payload, new(checkpoint.Event)) != nil {
 			events++
 		}
-		return c.ctx.Err()
+		return ctx.Err()
 	})
-	if c.ctx.Err() != nil {
+	if ctx.Err() != nil {
 		return
 	}
 	bad := func(note bool, do, format string, args ...any) {
@@ -36,7 +37,8 @@ func (c *check) journal(say func(Finding)) {
 		say(unreadable("journal", err))
 		return
 	case rep.Damaged > 0:
-		bad(false, disk, "%d places (%d bytes) in the middle hold no record, %d records are lost", rep.Damaged, rep.DamagedBytes, rep.Lost)
+		bad(false, disk, "%d places (%d bytes) in the middle hold no record, %d records are lost",
+			rep.Damaged, rep.DamagedBytes, rep.Lost)
 	case rep.Unreadable > 0:
 		bad(false, disk, "%d segments cannot be read: %v", rep.Unreadable, rep.Err)
 	case rep.Lost > rep.Dropped:
@@ -58,22 +60,27 @@ func (c *check) journal(say func(Finding)) {
 		highest = max(highest, seq)
 	}
 	if ahead > 0 {
-		say(Finding{Rule: Numbers, Path: "journal", Said: fmt.Sprintf("it ends at %d, and %d saved states go up to %d: its end is lost", rep.High, ahead, highest),
-			Do: "nothing: the daemon goes on above it, and the states keep what they hold"})
+		say(Finding{Rule: Numbers, Path: "journal",
+			Said: fmt.Sprintf("it ends at %d, and %d saved states go up to %d: its end is lost", rep.High, ahead, highest),
+			Do:   "nothing: the daemon goes on above it, and the states keep what they hold"})
 	}
 }
 
-func (c *check) spool(say func(Finding)) {
+func (c *check) spool(_ context.Context, say func(Finding)) {
 	spool.Check(c.d.FS, c.d.Spool(), c.o.Spool, func(name string, err error) {
-		say(Finding{Rule: Spool, Path: filepath.Join("spool", name), Said: err.Error(), Do: "belay daemon takes the events in, and sets aside what it cannot read"})
+		say(Finding{Rule: Spool, Path: filepath.Join("spool", name),
+			Said: err.Error(),
+			Do:   "belay daemon takes the events in, and sets aside what it cannot read"})
 	})
 }
 
 // lists checks the small files. Each is a help: without it the daemon does more work or a heartbeat too many.
-func (c *check) lists(say func(Finding)) {
+func (c *check) lists(_ context.Context, say func(Finding)) {
 	bad := func(path string, err error) {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			say(Finding{Rule: Lists, Path: filepath.Base(path), Said: err.Error(), Do: "remove it: the daemon writes it anew"})
+			say(Finding{Rule: Lists, Path: filepath.Base(path),
+				Said: err.Error(),
+				Do:   "remove it: the daemon writes it again"})
 		}
 	}
 	bad(c.d.Breaker(), breaker.CheckFile(c.d.FS, c.d.Breaker()))
