@@ -246,8 +246,8 @@ func TestWhatIsTold(t *testing.T) {
 		}
 	}
 	for _, e := range hookEvents() {
-		if short := e.Name == "SessionEnd" || e.Name == "Interrupt"; short != (e.budget == time.Second) {
-			t.Errorf("%s: budget %v", e.Name, e.budget)
+		if short := e.Name == "SessionEnd" || e.Name == "Interrupt"; short != (e.Budget == time.Second) {
+			t.Errorf("%s: budget %v", e.Name, e.Budget)
 		}
 	}
 	if waits != "SessionStart " {
