@@ -11,6 +11,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
+	"belay/internal/daemon/socket"
 	"belay/internal/host/proc"
 	"belay/internal/state/query"
 	"belay/recovery"
@@ -18,11 +19,11 @@ import (
 
 // offer adds to a hook's answer the brief that belongs there: at a start by the start's reason, and later, with the next
 // event that can carry it, the brief that a start owed.
-func (d *Daemon) offer(ans *answer, a agent.Agent, in agent.Incoming, e checkpoint.Event, event string) {
+func (d *Daemon) offer(ans *socket.Answer, a agent.Agent, in agent.Incoming, e checkpoint.Event, event string) {
 	if in.Ask == agent.AskNothing {
 		return
 	}
-	ans.finish = func(ctx context.Context, ans *answer) {
+	ans.Finish = func(ctx context.Context, ans *socket.Answer) {
 		ctx, cancel := context.WithTimeout(ctx, d.times.briefBudget)
 		defer cancel()
 		b, ok := d.claim(ctx, in.Ask, e)
@@ -36,12 +37,12 @@ func (d *Daemon) offer(ans *answer, a agent.Agent, in agent.Incoming, e checkpoi
 		if err != nil || r.Text == "" {
 			d.release(b, err != nil)
 			if line := d.trouble(b.start); line != "" && err == nil {
-				ans.body = a.Reply(event, checkpoint.Frame(query.Marker(), line))
+				ans.Body = a.Reply(event, checkpoint.Frame(query.Marker(), line))
 			}
 			return
 		}
-		ans.body = a.Reply(event, r.Text)
-		ans.written = func(ok bool) { d.told(b, r.Marker, ok) }
+		ans.Body = a.Reply(event, r.Text)
+		ans.Written = func(_ context.Context, ok bool) { d.told(b, r.Marker, ok) }
 	}
 }
 

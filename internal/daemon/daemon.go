@@ -23,6 +23,7 @@ import (
 	"belay/checkpoint"
 	"belay/checkpoint/journal"
 	"belay/heartbeat"
+	"belay/internal/daemon/socket"
 	"belay/internal/redact"
 	"belay/internal/state"
 	"belay/internal/state/mirror"
@@ -48,11 +49,10 @@ type Daemon struct {
 	started   time.Time
 	ready     chan struct{}   // closed when the journal was replayed: requests wait for it
 	life      context.Context // of the sessions: ends after the last checkpoint of a stop
-	talk      context.Context // of the connections: ends before it
 	served    chan struct{}   // closed when the last connection has ended
 	wait      sync.WaitGroup  // every goroutine below life
 	stop      context.CancelFunc
-	place     *Place
+	place     *socket.Place
 	health    error         // why the state folder cannot be used, if it cannot
 	homeless  bool          // the state folder could not be made
 	root      os.FileInfo   // the state folder as it was then
@@ -61,7 +61,8 @@ type Daemon struct {
 	resting   chan struct{} // told when the last session has left memory
 	drain     sync.Mutex    // one drain at a time: its files are in order
 	builds    chan struct{} // a place for each checkpoint that is being written
-	big       *crowd        // those whose big payload is coming or being taken
+	server    *socket.Server
+	feed      socket.Feed
 	naming    chan struct{} // a place for the one that writes the list of active sessions
 
 	mu struct {
@@ -71,8 +72,7 @@ type Daemon struct {
 		procs    map[checkpoint.Proc]bool           // processes that are waited for
 		claimed  map[checkpoint.Key]bool            // predecessors whose death is being told right now
 		cut      map[checkpoint.Key]chan struct{}   // whose files are being cut: closed when that is done
-		subs     map[*subscriber]bool
-		newest   []time.Time // starts of new sessions in the last minute
+		newest   []time.Time                        // starts of new sessions in the last minute
 		told     troubles
 		stopping bool
 	}
@@ -82,10 +82,10 @@ type Daemon struct {
 }
 
 type counters struct {
-	events, taken, badFrames, cutFrames, refused, putOut, dropped, lost, panics, ticks atomic.Int64
-	draining                                                                           atomic.Bool
-	decisions                                                                          sync.Map // code -> *atomic.Int64
-	lastLive                                                                           atomic.Int64
+	events, taken, dropped, lost, panics, ticks atomic.Int64
+	draining                                    atomic.Bool
+	decisions                                   sync.Map // code -> *atomic.Int64
+	lastLive                                    atomic.Int64
 }
 
 // New checks the options; nothing is opened before Run.
@@ -93,7 +93,7 @@ func New(opt Options) *Daemon {
 	opt.FS = vfs.Within(opt.FS, opt.StateDir)
 	d := &Daemon{opt: opt, set: new(atomic.Pointer[Options]), times: usualTimes(), log: opt.Log,
 		dir: state.Dir{Root: opt.StateDir, FS: opt.FS}, started: time.Now(), ready: make(chan struct{}),
-		gone: make(chan struct{}, 1), spooled: make(chan struct{}, 1), resting: make(chan struct{}, 1), builds: make(chan struct{}, maxBuilds), big: newCrowd(maxBig, bigSpared, bigDawdle)}
+		gone: make(chan struct{}, 1), spooled: make(chan struct{}, 1), resting: make(chan struct{}, 1), builds: make(chan struct{}, maxBuilds)}
 	d.budget, d.overfull, d.naming = newBudget(), make(chan struct{}, 1), make(chan struct{}, 1)
 	d.openStore = d.openFiles
 	d.set.Store(&opt)
@@ -102,14 +102,13 @@ func New(opt Options) *Daemon {
 	d.mu.procs = map[checkpoint.Proc]bool{}
 	d.mu.claimed = map[checkpoint.Key]bool{}
 	d.mu.cut = map[checkpoint.Key]chan struct{}{}
-	d.mu.subs = map[*subscriber]bool{}
 	return d
 }
 
 // errGone: the socket or the state folder was removed under the daemon.
 var errGone = errors.New("the socket is gone")
 
-// Run listens, replays, serves until ctx ends, and then takes the last checkpoints. It returns ErrRunning when another
+// Run listens, replays, serves until ctx ends, and then takes the last checkpoints. It returns socket.ErrRunning when another
 // daemon holds the lock. When somebody removes the state folder or the socket, what is in memory is saved and all begins
 // anew.
 func (d *Daemon) Run(ctx context.Context) error {
@@ -137,17 +136,19 @@ func (d *Daemon) run(ctx context.Context) error {
 	}
 	d.root, _ = os.Stat(d.opt.StateDir) // nil when it is not there
 	var err error
-	if d.place, err = Listen(d.opt.StateDir); err != nil {
+	d.server = socket.New(d, socket.Options{Ready: d.ready, Connections: d.opt.Connections, Log: d.log,
+		Times: socket.Times{Ready: d.times.readyBudget, Frame: d.times.frameBudget, Write: d.times.writeBudget}})
+	if d.place, err = socket.Listen(d.opt.StateDir); err != nil {
 		return err
 	}
-	defer d.place.unlock() // the kernel does it in any case
+	defer d.place.Unlock() // the kernel does it in any case
 	d.wait.Go(redact.Warm) // beside the start: the first log line and the first event need the rules
 	d.life, d.stop = context.WithCancel(context.WithoutCancel(ctx))
 	defer d.settled()
 	defer d.stop()
 	talk, hang := context.WithCancel(d.life)
-	d.talk, d.served = talk, make(chan struct{})
-	go func() { defer close(d.served); d.serve(ctx, d.place) }() // first of all: clients wait for ready, not for a socket
+	d.served = make(chan struct{})
+	go func() { defer close(d.served); d.server.Serve(d.life, talk, d.place) }() // first of all: clients wait for ready, not for a socket
 	if err := d.open(ctx); err != nil {
 		hang()
 		return errors.Join(err, d.place.Close())

@@ -88,6 +88,9 @@ func testOptions(dir string, log *zap.Logger) Options {
 		Poll: 50 * time.Millisecond, PollMax: 200 * time.Millisecond, Connections: 600, SessionsPerMinute: 100_000}
 }
 
+// lockName is the lock beside a socket.
+func lockName(place string) string { return strings.TrimSuffix(place, ".sock") + ".lock" }
+
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil

@@ -12,6 +12,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/heartbeat"
+	"belay/internal/daemon/socket"
 	"belay/internal/host/proc"
 )
 
@@ -125,7 +126,7 @@ func (d *Daemon) followBreaker(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case c := <-d.store.Changes():
-			d.publish("breaker", c)
+			d.feed.Publish(socket.Notice{What: "breaker", Body: c})
 			if d.degraded() {
 				d.checkPlace()
 				continue

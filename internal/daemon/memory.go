@@ -38,3 +38,15 @@ func span(s string) (from, to uintptr, ok bool) {
 	t, err2 := strconv.ParseUint(b, 16, strconv.IntSize)
 	return uintptr(f), uintptr(t), err1 == nil && err2 == nil && f < t
 }
+
+// sleep waits for t; false when ctx ended first.
+func sleep(ctx context.Context, t time.Duration) bool {
+	timer := time.NewTimer(t)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -18,6 +18,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/checkpoint/filestore"
+	"belay/internal/daemon/socket"
 	"belay/internal/state/check/checktest"
 	"belay/internal/vfs"
 	"belay/internal/vfs/vfstest"
@@ -42,7 +43,7 @@ func TestMonthStaysWithinItsBudget(t *testing.T) {
 	dir, files := tempDir(t), tempDir(t)
 	budget := int64(days * sessionsADay * budgetOfSession)
 	l := newLedger(t, dir, budget)
-	place, err := Listen(dir) // sockets do not know the clock: nobody is served
+	place, err := socket.Listen(dir) // sockets do not know the clock: nobody is served
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +61,7 @@ func TestMonthStaysWithinItsBudget(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		d.life, d.stop = context.WithCancel(context.WithoutCancel(ctx))
-		d.talk, d.served = d.life, make(chan struct{})
+		d.served = make(chan struct{})
 		close(d.served)
 		if err := d.open(ctx); err != nil {
 			t.Fatal(err)
@@ -87,7 +88,7 @@ func TestMonthStaysWithinItsBudget(t *testing.T) {
 			t.Errorf("log: %s %v", e.Message, e.ContextMap())
 		}
 	})
-	if err := place.unlock(); err != nil {
+	if err := place.Unlock(); err != nil {
 		t.Error(err)
 	}
 	most = l.mostKept
@@ -116,7 +117,7 @@ func playDay(t *testing.T, d *Daemon, i int, files string) {
 		e.Key, e.Transcript, e.Workspace, e.ID = key, path, "/proj", fmt.Sprint(id, time.Now().UnixNano(), e.Kind)
 		r := d.apply(t.Context(), key, e)
 		if r.err == nil {
-			_, r.err = d.kept(t.Context(), r.seq)
+			_, r.err = d.Kept(t.Context(), r.seq)
 		}
 		if r.err != nil {
 			t.Errorf("%s of session %d: %v", e.Kind, i, r.err)

@@ -10,6 +10,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
+	"belay/internal/daemon/socket"
 	"belay/internal/host/proc"
 	"belay/internal/redact"
 	"belay/internal/wire"
@@ -18,26 +19,18 @@ import (
 // staleAfter is how old a spooled event may be for its process number to mean what it did.
 const staleAfter = 10 * time.Second
 
-// client is what a connection said about itself.
-type client struct {
-	agent string
-}
-
-// handle starts an op and gives its answer, which may still be on its way. Events reach their sessions in the order of the
+// Handle starts an op and gives its answer, which may still be on its way. Events reach their sessions in the order of the
 // connection's lines.
-func (d *Daemon) handle(ctx context.Context, cl *client, req wire.Request, payload []byte) *answer {
-	if !d.waitReady(ctx) {
-		return failure(wire.CodeStopping, "belay is not ready yet", "try again; events go to the spool meanwhile")
-	}
+func (d *Daemon) Handle(ctx context.Context, cl *socket.Client, req wire.Request, payload []byte) *socket.Answer {
 	switch req.Op {
 	case "hello":
-		cl.agent = req.Agent
+		cl.Agent = req.Agent
 		return d.bodyAnswer(map[string]any{"version": d.opt.Version, "v": wire.Version, "pid": os.Getpid(), "state_dir": d.opt.StateDir})
 	case "":
-		if cl.agent == "" {
-			return failure(wire.CodeBadRequest, "no op", `say {"op":"hello","agent":"..."} first to send bare payloads`)
+		if cl.Agent == "" {
+			return socket.Failure(wire.CodeBadRequest, "no op", `say {"op":"hello","agent":"..."} first to send bare payloads`)
 		}
-		req.Op, req.Agent = "hook", cl.agent
+		req.Op, req.Agent = "hook", cl.Agent
 		return d.hook(ctx, req, payload)
 	case "hook":
 		return d.hook(ctx, req, payload)
@@ -56,34 +49,20 @@ func (d *Daemon) handle(ctx context.Context, cl *client, req wire.Request, paylo
 	case "reset":
 		return d.resetOp(ctx)
 	case "subscribe":
-		return d.subscribe(ctx)
+		return d.feed.Subscribe(ctx)
 	}
-	return failure(wire.CodeUnknownOp, "unknown op "+req.Op, "docs/protocol.md lists the ops of protocol version 1")
+	return socket.Failure(wire.CodeUnknownOp, "unknown op "+req.Op, "docs/protocol.md lists the ops of protocol version 1")
 }
 
-func (d *Daemon) waitReady(ctx context.Context) bool {
-	select {
-	case <-d.ready:
-		return true
-	default:
-	}
-	t := time.NewTimer(d.times.readyBudget)
-	defer t.Stop()
-	select {
-	case <-d.ready:
-		return true
-	case <-t.C:
-	case <-ctx.Done():
-	}
-	return false
-}
+// Stored is the newest record on disk.
+func (d *Daemon) Stored() uint64 { return d.journal.Health().Stored }
 
-func (d *Daemon) bodyAnswer(v any) *answer {
+func (d *Daemon) bodyAnswer(v any) *socket.Answer {
 	data, err := json.Marshal(v)
 	if err != nil {
-		return failure(wire.CodeInternal, err.Error(), "")
+		return socket.Failure(wire.CodeInternal, err.Error(), "")
 	}
-	return &answer{reply: wire.Reply{OK: true, Body: data}}
+	return &socket.Answer{Reply: wire.Reply{OK: true, Body: data}}
 }
 
 func (d *Daemon) agentNamed(name string) agent.Agent {
@@ -96,16 +75,16 @@ func (d *Daemon) agentNamed(name string) agent.Agent {
 }
 
 // hook maps an agent's payload to events.
-func (d *Daemon) hook(ctx context.Context, req wire.Request, payload []byte) *answer {
+func (d *Daemon) hook(ctx context.Context, req wire.Request, payload []byte) *socket.Answer {
 	a := d.agentNamed(req.Agent)
 	if a == nil {
 		d.counts.dropped.Add(1)
-		return failure(wire.CodeUnknownAgent, "no agent named "+req.Agent, "use op event for other programs")
+		return socket.Failure(wire.CodeUnknownAgent, "no agent named "+req.Agent, "use op event for other programs")
 	}
 	in, err := a.Decode(agent.Hook{Event: req.Event, Payload: payload, Cut: req.Cut, PID: req.PID, Cwd: req.Workspace})
 	if err != nil {
-		d.counts.badFrames.Add(1)
-		return failure(wire.CodeBadRequest, err.Error(), "")
+		d.server.Counts.BadFrames.Add(1)
+		return socket.Failure(wire.CodeBadRequest, err.Error(), "")
 	}
 	at := time.Now().UTC()
 	if req.Spooled > 0 {
@@ -126,7 +105,7 @@ func (d *Daemon) hook(ctx context.Context, req wire.Request, payload []byte) *an
 			e.Key = d.account(e.Key)
 		}
 		if last = d.take(ctx, *e); last.err != nil {
-			return failure(wire.CodeInternal, last.err.Error(), "")
+			return socket.Failure(wire.CodeInternal, last.err.Error(), "")
 		}
 	}
 	ans := d.eventAnswer(req, last)
@@ -161,16 +140,16 @@ func process(pid int) *checkpoint.Proc {
 }
 
 // eventAnswer is the reply to an event: written when the journal's record is where the client wants it.
-func (d *Daemon) eventAnswer(req wire.Request, r result) *answer {
-	ans := &answer{reply: wire.Reply{OK: true, Seq: r.seq, Decision: wireDecision(r)}}
+func (d *Daemon) eventAnswer(req wire.Request, r result) *socket.Answer {
+	ans := &socket.Answer{Reply: wire.Reply{OK: true, Seq: r.seq, Decision: wireDecision(r)}}
 	if r.seq == 0 {
 		return ans
 	}
 	if req.Early {
-		ans.reply.Kept = wire.KeptEarly
+		ans.Reply.Kept = wire.KeptEarly
 		return ans
 	}
-	ans.seq = r.seq
+	ans.Seq = r.seq
 	return ans
 }
 
@@ -183,21 +162,21 @@ func wireDecision(r result) *wire.Decision {
 }
 
 // eventOp takes an event of any program, in the wire's own form.
-func (d *Daemon) eventOp(ctx context.Context, req wire.Request) *answer {
+func (d *Daemon) eventOp(ctx context.Context, req wire.Request) *socket.Answer {
 	var w wire.Event
 	if err := json.Unmarshal(req.Body, &w); err != nil {
-		return failure(wire.CodeBadRequest, "body: "+err.Error(), `for example {"op":"event","agent":"mine","session":"s1","body":{"kind":"prompt","text":"..."}}`)
+		return socket.Failure(wire.CodeBadRequest, "body: "+err.Error(), `for example {"op":"event","agent":"mine","session":"s1","body":{"kind":"prompt","text":"..."}}`)
 	}
 	e, err := fromWire(req, w)
 	if err != nil {
-		return failure(wire.CodeBadRequest, err.Error(), "docs/protocol.md lists the kinds of events")
+		return socket.Failure(wire.CodeBadRequest, err.Error(), "docs/protocol.md lists the kinds of events")
 	}
 	if w.Ephemeral {
-		return &answer{reply: wire.Reply{OK: true, Kept: wire.KeptNothing}}
+		return &socket.Answer{Reply: wire.Reply{OK: true, Kept: wire.KeptNothing}}
 	}
 	r := d.take(ctx, e)
 	if r.err != nil {
-		return failure(wire.CodeInternal, r.err.Error(), "")
+		return socket.Failure(wire.CodeInternal, r.err.Error(), "")
 	}
 	return d.eventAnswer(req, r)
 }
@@ -250,31 +229,31 @@ const (
 // brief is a client's short field: redacted, and cut where it is none.
 func brief(s string) string { return redact.Cut(s, maxWord) }
 
-func (d *Daemon) markOp(ctx context.Context, req wire.Request) *answer {
+func (d *Daemon) markOp(ctx context.Context, req wire.Request) *socket.Answer {
 	var w wire.Event
 	if len(req.Body) > 0 {
 		if err := json.Unmarshal(req.Body, &w); err != nil {
-			return failure(wire.CodeBadRequest, "body: "+err.Error(), "")
+			return socket.Failure(wire.CodeBadRequest, "body: "+err.Error(), "")
 		}
 	}
 	w.Kind = string(checkpoint.EventMark)
 	if w.Text == "" {
-		return failure(wire.CodeBadRequest, "no text", "belay mark \"what to keep\"")
+		return socket.Failure(wire.CodeBadRequest, "no text", "belay mark \"what to keep\"")
 	}
 	e, err := fromWire(req, w)
 	if err != nil {
-		return failure(wire.CodeBadRequest, err.Error(), "")
+		return socket.Failure(wire.CodeBadRequest, err.Error(), "")
 	}
 	r := d.take(ctx, e)
 	if r.err != nil {
-		return failure(wire.CodeInternal, r.err.Error(), "")
+		return socket.Failure(wire.CodeInternal, r.err.Error(), "")
 	}
 	return d.eventAnswer(req, r)
 }
 
-func (d *Daemon) resetOp(ctx context.Context) *answer {
+func (d *Daemon) resetOp(ctx context.Context) *socket.Answer {
 	if err := d.store.Reset(ctx); err != nil {
-		return failure(wire.CodeDegraded, err.Error(), "the store still cannot be written: free space or mend it, then reset again")
+		return socket.Failure(wire.CodeDegraded, err.Error(), "the store still cannot be written: free space or mend it, then reset again")
 	}
 	return d.bodyAnswer(d.store.State())
 }

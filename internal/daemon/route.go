@@ -10,6 +10,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
+	"belay/internal/daemon/socket"
 )
 
 var errTooMany = errors.New("too many new sessions in a minute; this one is not recorded")
@@ -24,7 +25,7 @@ func (d *Daemon) take(ctx context.Context, e checkpoint.Event) result {
 		return result{err: errTooMany}
 	}
 	r := d.apply(ctx, e.Key, e)
-	d.publishEvent(e, r)
+	d.feed.Publish(socket.Notice{What: "event", Agent: e.Key.Agent, Session: e.Key.Session, Kind: string(e.Kind), Seq: r.seq, Decision: wireDecision(r)})
 	return r
 }
 

@@ -464,8 +464,8 @@ func (d *Daemon) append(e checkpoint.Event) (uint64, error) {
 	return d.journal.Append(d.life, payload)
 }
 
-// kept says where a record is, in the wire's words.
-func (d *Daemon) kept(ctx context.Context, seq uint64) (string, error) {
+// Kept says where a record is, in the wire's words.
+func (d *Daemon) Kept(ctx context.Context, seq uint64) (string, error) {
 	err := d.journal.Wait(ctx, seq)
 	switch {
 	case err == nil:

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"belay/internal/daemon/socket"
 	"belay/internal/state/spool"
 	"belay/internal/wire"
 )
@@ -72,14 +73,14 @@ func (d *Daemon) takeSpooled(ctx context.Context, header, payload []byte) error 
 	if req.Spooled == 0 {
 		req.Spooled = time.Now().UnixMilli()
 	}
-	a := d.handle(ctx, &client{}, req, payload)
-	if !a.reply.OK {
-		return fmt.Errorf("%s: %s", a.reply.Code, a.reply.Message)
+	a := d.Handle(ctx, &socket.Client{}, req, payload)
+	if !a.Reply.OK {
+		return fmt.Errorf("%s: %s", a.Reply.Code, a.Reply.Message)
 	}
-	if a.seq == 0 {
+	if a.Seq == 0 {
 		return nil
 	}
-	kept, err := d.kept(ctx, a.seq)
+	kept, err := d.Kept(ctx, a.Seq)
 	if err == nil && kept != wire.KeptDisk {
 		err = fmt.Errorf("the journal's disk fails: %w", spool.ErrStop) // the file is safer than our memory
 	}

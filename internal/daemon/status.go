@@ -15,6 +15,7 @@ import (
 
 	"belay/breaker"
 	"belay/checkpoint"
+	"belay/internal/daemon/socket"
 	"belay/internal/redact"
 	"belay/internal/state"
 	"belay/internal/state/query"
@@ -52,19 +53,19 @@ type JournalStatus struct {
 	Since   time.Time `json:"since,omitzero"`
 }
 
-func (d *Daemon) statusOp(ctx context.Context, req wire.Request) *answer {
-	return &answer{finish: func(ctx context.Context, a *answer) {
+func (d *Daemon) statusOp(ctx context.Context, req wire.Request) *socket.Answer {
+	return &socket.Answer{Finish: func(ctx context.Context, a *socket.Answer) {
 		n := state.Name{Agent: req.Agent, Session: req.Session, Child: req.Child, Workspace: realPath(req.Workspace)}
 		if req.Session == "" {
-			a.reply = d.bodyAnswer(d.status(ctx)).reply
+			a.Reply = d.bodyAnswer(d.status(ctx)).Reply
 			return
 		}
 		st, err := d.sessionStatus(ctx, n)
 		if err != nil {
-			a.reply = failure(wire.CodeNotFound, err.Error(), "belay list shows the sessions").reply
+			a.Reply = socket.Failure(wire.CodeNotFound, err.Error(), "belay list shows the sessions").Reply
 			return
 		}
-		a.reply = d.bodyAnswer(st).reply
+		a.Reply = d.bodyAnswer(st).Reply
 	}}
 }
 
@@ -134,8 +135,8 @@ func (d *Daemon) sessionStatus(ctx context.Context, n state.Name) (query.Session
 func (d *Daemon) folder() query.Folder { return query.Folder{Dir: d.dir, Agents: d.opt.Agents} }
 
 func (d *Daemon) numbers() map[string]int64 {
-	m := map[string]int64{"events": d.counts.events.Load(), "checkpoints": d.counts.taken.Load(), "bad_frames": d.counts.badFrames.Load(),
-		"cut_frames": d.counts.cutFrames.Load(), "refused_connections": d.counts.refused.Load(), "idle_put_out": d.counts.putOut.Load(), "dropped": d.counts.dropped.Load(),
+	m := map[string]int64{"events": d.counts.events.Load(), "checkpoints": d.counts.taken.Load(), "bad_frames": d.server.Counts.BadFrames.Load(),
+		"cut_frames": d.server.Counts.CutFrames.Load(), "refused_connections": d.server.Counts.Refused.Load(), "idle_put_out": d.server.Counts.Evicted.Load(), "dropped": d.counts.dropped.Load(),
 		"lost_records": d.counts.lost.Load(), "panics": d.counts.panics.Load(), "session_ticks": d.counts.ticks.Load(), "kept_bytes": d.budget.kept.Load(), "kept_most": d.set.Load().TotalBytes, "goroutines": int64(runtime.NumGoroutine())}
 	d.counts.decisions.Range(func(k, v any) bool {
 		m["decision_"+k.(string)] = v.(*atomic.Int64).Load()
@@ -156,16 +157,16 @@ type Ask struct {
 	Most        int    `json:"most,omitempty"`
 }
 
-func (d *Daemon) lookupOp(_ context.Context, req wire.Request) *answer {
-	return &answer{finish: func(ctx context.Context, a *answer) {
+func (d *Daemon) lookupOp(_ context.Context, req wire.Request) *socket.Answer {
+	return &socket.Answer{Finish: func(ctx context.Context, a *socket.Answer) {
 		v, err := d.look(ctx, req)
 		switch {
 		case errors.Is(err, query.ErrNotFound), errors.Is(err, checkpoint.ErrNotFound):
-			a.reply = failure(wire.CodeNotFound, err.Error(), "belay list shows the sessions").reply
+			a.Reply = socket.Failure(wire.CodeNotFound, err.Error(), "belay list shows the sessions").Reply
 		case err != nil:
-			a.reply = failure(wire.CodeBadRequest, err.Error(), "").reply
+			a.Reply = socket.Failure(wire.CodeBadRequest, err.Error(), "").Reply
 		default:
-			a.reply = d.bodyAnswer(v).reply
+			a.Reply = d.bodyAnswer(v).Reply
 		}
 	}}
 }
