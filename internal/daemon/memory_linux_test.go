@@ -33,13 +33,13 @@ func filePages(t *testing.T) int {
 
 // A daemon with nothing to do gives back what its start and its sessions took, and works on when it is needed.
 func TestAtRest(t *testing.T) {
-	r := start(t, tempDir(t), func(d *Daemon) { d.times.idleAfter = 20 * time.Millisecond })
+	r := start(t, tempDir(t), func(d *Daemon) { d.times.session.IdleAfter = 20 * time.Millisecond })
 	before := filePages(t)
 	until(t, "the program's pages are given back", func() bool { return filePages(t) < before*2/3 })
 	t.Logf("pages of files: %d KB at the start, %d KB at rest", before, filePages(t))
 	r.event("s", wire.Event{Kind: "prompt", Text: "what now"})
 	used := filePages(t)
-	until(t, "the session leaves", func() bool { return len(r.d.active()) == 0 })
+	until(t, "the session leaves", func() bool { return len(r.l.sessions.Active()) == 0 })
 	until(t, "they are given back again", func() bool { return filePages(t) < before*2/3 })
 	t.Logf("%d KB after an event, %d KB at rest again", used, filePages(t))
 }

@@ -24,7 +24,7 @@ import (
 // raw is a connection without the client's manners.
 func (r *running) raw() *net.UnixConn {
 	r.t.Helper()
-	c, err := net.Dial("unix", r.d.place.Path)
+	c, err := net.Dial("unix", r.l.site.path())
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -331,7 +331,7 @@ func TestD02WhatLiesAtTheSocketsPlace(t *testing.T) {
 			t.Cleanup(func() { _ = os.Remove(lockName(wire.SocketPlaces(dir)[1])) })
 			r := start(t, dir)
 			r.excused = []check.Rule{check.Private, check.Known} // what lies there stays
-			if r.d.place.Path == path {
+			if r.l.site.path() == path {
 				t.Fatal("it listens there")
 			}
 			// Nobody may start at the first place later, while this one runs at the second.
@@ -364,8 +364,8 @@ func TestD02StaleSocket(t *testing.T) {
 	}
 	began := time.Now()
 	r := start(t, dir)
-	if r.d.place.Path != path {
-		t.Errorf("listens at %s, want %s", r.d.place.Path, path)
+	if r.l.site.path() != path {
+		t.Errorf("listens at %s, want %s", r.l.site.path(), path)
 	}
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("up after %s, want 1 s (5 at most)", took)

@@ -19,7 +19,7 @@ import (
 func dying(disk vfs.FS) func(*Daemon) {
 	return func(d *Daemon) {
 		d.opt.FS = disk
-		d.times.stopBudget = time.Nanosecond // nothing is saved on the way out
+		d.times.stop = time.Nanosecond // nothing is saved on the way out
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 // TestD13AStrangersConnection: another user who gets as far as the socket is refused without a word, and counted.
 func TestD13AStrangersConnection(t *testing.T) {
 	r := start(t, tempDir(t))
-	place := r.d.place.Path
+	place := r.l.site.path()
 	open := func(folder, socket os.FileMode) {
 		if err := errors.Join(os.Chmod(r.dir, folder), os.Chmod(place, socket)); err != nil {
 			t.Fatal(err)
@@ -40,7 +40,7 @@ func TestD13AStrangersConnection(t *testing.T) {
 		return nil
 	})
 	open(0o700, 0o600)
-	if got := r.d.numbers()["refused_connections"]; got != 1 {
+	if got := r.l.numbers()["refused_connections"]; got != 1 {
 		t.Errorf("%d connections are counted as refused, want 1", got)
 	}
 	if reply, _ := r.do(wire.Request{Op: "hello"}, nil); !reply.OK {
