@@ -19,15 +19,35 @@ import (
 	"belay/internal/wire"
 )
 
+// one is a connection that has a slot.
+type one struct {
+	moved time.Duration // ago
+	begun time.Duration // ago, of the request that is coming; 0: none
+	open  int
+	reads bool // it is its turn to read
+}
+
+func (o one) in(t *testing.T, l *connLimit, now time.Duration) *conn {
+	t.Helper()
+	c := &conn{}
+	if _, ok := l.admit(c, now-o.moved); !ok {
+		t.Fatal("no slot although not all are in use")
+	}
+	for range o.open {
+		c.begin(now - o.begun)
+		if o.begun == 0 {
+			c.whole()
+		}
+	}
+	if o.reads {
+		c.give()
+	}
+	return c
+}
+
 // Who has to make room when all slots are in use.
 func TestTheIdlestMakesRoom(t *testing.T) {
 	const now = time.Hour
-	type one struct {
-		moved time.Duration // ago
-		begun time.Duration // ago, of the request that is coming; 0: none
-		open  int
-		reads bool // it is its turn to read
-	}
 	for _, tc := range []struct {
 		name  string
 		there []one
@@ -51,20 +71,7 @@ func TestTheIdlestMakesRoom(t *testing.T) {
 			l := newConnLimit(3, spared, dawdle)
 			var there []*conn
 			for _, o := range tc.there {
-				one := &conn{}
-				if _, ok := l.admit(one, now-o.moved); !ok {
-					t.Fatal("no slot although not all are in use")
-				}
-				for range o.open {
-					one.begin(now - o.begun)
-					if o.begun == 0 {
-						one.whole()
-					}
-				}
-				if o.reads {
-					one.give()
-				}
-				there = append(there, one)
+				there = append(there, o.in(t, l, now))
 			}
 			got, ok := l.admit(&conn{}, now)
 			var want *conn
