@@ -32,10 +32,12 @@ func TestLoadIsARead(t *testing.T) {
 			l := d.Load(t.Context(), store, key, 4)
 			for _, op := range disk.Ops()[before:] {
 				verb, _, _ := strings.Cut(op, " ")
-				if verb != "lstat" && verb != "open" && verb != "read" && verb != "readdir" && verb != "stat" && verb != "close" {
+				if verb != "lstat" && verb != "open" && verb != "read" && verb != "readdir" && verb != "stat" &&
+					verb != "close" {
 					t.Errorf("Load does %q", op)
 				}
 			}
+
 			if l.Seq > 4 || (l.Err != nil) != l.damaged {
 				t.Errorf("loaded number %d, error %v; want at most 4", l.Seq, l.Err)
 			}
@@ -43,6 +45,7 @@ func TestLoadIsARead(t *testing.T) {
 			if err := d.Mend(l); err != nil {
 				t.Fatal(err)
 			}
+
 			again, err := d.LoadState(key)
 			if l.damaged {
 				if _, aside := d.FS.Lstat(d.stateFile(key) + ".bad"); !errors.Is(err, fs.ErrNotExist) || aside != nil {
@@ -59,9 +62,11 @@ func TestLoadIsARead(t *testing.T) {
 func TestReplaySurvivesARecord(t *testing.T) {
 	r := replay{}
 	r.apply(nil, checkpoint.Event{Seq: 3, Kind: checkpoint.EventPrompt})
-	if r.report.Panics != 1 || r.report.Panic.Seq != 3 || r.report.Panic.Value == nil || len(r.report.Panic.Stack) == 0 {
+	if r.report.Panics != 1 || r.report.Panic.Seq != 3 || r.report.Panic.Value == nil ||
+		len(r.report.Panic.Stack) == 0 {
 		t.Errorf("report %+v, want one panic, of record 3", r.report)
 	}
+
 	s := checkpoint.NewState(checkpoint.Key{Agent: "a", Session: "s"})
 	r.apply(s, checkpoint.Event{Seq: 4, Key: s.Key, Kind: checkpoint.EventPrompt})
 	if r.report.Panics != 1 || s.Seq != 4 {
