@@ -1,6 +1,7 @@
 package agentzero
 
 import (
+	"context"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -65,7 +66,7 @@ func render(p agent.Paths, root string) (string, error) {
 
 // Install puts the extension into the folders of the program's user layer, which its updates leave alone. A second run
 // changes nothing; an extension of another belay is replaced. The program loads it at its next start.
-func (a *Agent) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
+func (a *Agent) Install(_ context.Context, p agent.Paths, dryRun bool) ([]agent.Change, error) {
 	roots := a.present()
 	if len(roots) == 0 {
 		return nil, fmt.Errorf("install extension: %w", ErrNoProgram)
@@ -142,7 +143,7 @@ func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
 }
 
 // Check says what is wrong with the wiring, one finding each.
-func (a *Agent) Check(p agent.Paths) []string {
+func (a *Agent) Check(_ context.Context, p agent.Paths) []string {
 	found := plugin.CheckHook(p)
 	roots := a.present()
 	if len(roots) == 0 {

@@ -2,6 +2,7 @@ package claude
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"path/filepath"
 
@@ -29,7 +30,7 @@ func (a *Agent) readSettings() (jsontext.File, error) {
 
 // Install writes belay's hooks into the user's settings. Everything else in the file stays as it is, byte for byte; a
 // second run changes nothing; hooks of an earlier belay, at another path or of another form, are replaced.
-func (a *Agent) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
+func (a *Agent) Install(ctx context.Context, p agent.Paths, dryRun bool) ([]agent.Change, error) {
 	if err := p.Valid(); err != nil {
 		return nil, err
 	}
@@ -37,7 +38,7 @@ func (a *Agent) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
 	if err != nil {
 		return nil, fmt.Errorf("install hooks: %w", err)
 	}
-	v, known := a.askVersion()
+	v, known := a.askVersion(ctx)
 	want := wanted(p, v, known)
 	next, err := merge(s.Text, want)
 	var bare []byte

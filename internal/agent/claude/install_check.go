@@ -1,6 +1,7 @@
 package claude
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,7 +15,7 @@ import (
 )
 
 // Check says what is wrong with the wiring, one finding each.
-func (a *Agent) Check(p agent.Paths) []string {
+func (a *Agent) Check(ctx context.Context, p agent.Paths) []string {
 	var found []string
 	if info, err := os.Stat(p.Hook); err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
 		found = append(found, fmt.Sprintf("%s is no program that can be started", p.Hook))
@@ -33,7 +34,7 @@ func (a *Agent) Check(p agent.Paths) []string {
 	if flagOf(s.Text, "disableAllHooks") {
 		found = append(found, fmt.Sprintf("%s: disableAllHooks is on: no hook runs", s.Path))
 	}
-	v, known := a.askVersion()
+	v, known := a.askVersion(ctx)
 	want := wanted(p, v, known)
 	for _, e := range hookEvents() {
 		if g, ok := want[e.name]; ok {

@@ -1,6 +1,7 @@
 package codex
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -43,7 +44,7 @@ func (a *Agent) versionOf(program string) string {
 }
 
 // Check says what is wrong with the wiring, one finding each.
-func (a *Agent) Check(p agent.Paths) []string {
+func (a *Agent) Check(_ context.Context, p agent.Paths) []string {
 	var found []string
 	if info, err := os.Stat(p.Hook); err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
 		found = append(found, fmt.Sprintf("%s is no program that can be started", p.Hook))

@@ -2,6 +2,7 @@ package codex
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -93,7 +94,7 @@ const howToTrust = "; Codex runs them only once you trust them: start codex and 
 
 // Install writes belay's hooks into the user's hooks.json. Everything else in the file stays as it is, byte for byte; a
 // second run changes nothing; hooks of an earlier belay at another path are replaced, which needs a person's trust again.
-func (a *Agent) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
+func (a *Agent) Install(_ context.Context, p agent.Paths, dryRun bool) ([]agent.Change, error) {
 	if err := p.Valid(); err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@
 package copilot
 
 import (
+	"context"
 	"path/filepath"
 	"time"
 
@@ -23,7 +24,6 @@ import (
 	"belay/internal/agent"
 	"belay/internal/agent/kit/settings"
 	"belay/internal/transcript/lines"
-	"belay/internal/vfs"
 )
 
 // name is the agent's word on the command line, in keys and in folder names.
@@ -41,11 +41,11 @@ var (
 	_ agent.Recogniser = (*Agent)(nil)
 )
 
-// New gives Copilot CLI as the environment of this process describes it.
-func New() *Agent {
-	home, state := settings.Place(".copilot")
+// New gives Copilot CLI as it is on a machine.
+func New(h agent.Host) *Agent {
+	home := h.Below(".copilot")
 	a := &Agent{home: home, hooks: settings.File{
-		Agent: name, Home: home, Path: filepath.Join(home, "hooks", "belay.json"), State: state, FS: vfs.OS{},
+		Agent: name, Home: home, Path: filepath.Join(home, "hooks", "belay.json"), Host: h,
 		Key: "bash",
 		Handler: func(line string) any {
 			return struct {
@@ -98,7 +98,7 @@ func (a *Agent) ResumeCommand(session string) string {
 func (a *Agent) Present() (string, bool) { return "", a.hooks.Present("copilot") }
 
 // Install writes belay's hooks into a file of their own.
-func (a *Agent) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
+func (a *Agent) Install(_ context.Context, p agent.Paths, dryRun bool) ([]agent.Change, error) {
 	return a.hooks.Install(p, dryRun)
 }
 
@@ -108,4 +108,4 @@ func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
 }
 
 // Check says what is wrong with the wiring, one finding each.
-func (a *Agent) Check(p agent.Paths) []string { return a.hooks.Check(p) }
+func (a *Agent) Check(_ context.Context, p agent.Paths) []string { return a.hooks.Check(p) }

@@ -20,6 +20,7 @@
 package cursor
 
 import (
+	"context"
 	"path/filepath"
 	"time"
 
@@ -27,7 +28,6 @@ import (
 	"belay/internal/agent"
 	"belay/internal/agent/kit/settings"
 	"belay/internal/transcript/lines"
-	"belay/internal/vfs"
 )
 
 // name is the agent's word on the command line, in keys and in folder names.
@@ -45,11 +45,11 @@ var (
 	_ agent.Recogniser = (*Agent)(nil)
 )
 
-// New gives Cursor as the environment of this process describes it.
-func New() *Agent {
-	home, state := settings.Place(".cursor")
+// New gives Cursor as it is on a machine.
+func New(h agent.Host) *Agent {
+	home := h.Below(".cursor")
 	a := &Agent{home: home, hooks: settings.File{
-		Agent: name, Home: home, Path: filepath.Join(home, "hooks.json"), State: state, FS: vfs.OS{},
+		Agent: name, Home: home, Path: filepath.Join(home, "hooks.json"), Host: h,
 		Key: "command",
 		Handler: func(line string) any {
 			return struct {
@@ -101,7 +101,7 @@ func (a *Agent) ResumeCommand(session string) string {
 func (a *Agent) Present() (string, bool) { return "", a.hooks.Present("cursor-agent", "cursor") }
 
 // Install writes belay's hooks into the user's hooks.json.
-func (a *Agent) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
+func (a *Agent) Install(_ context.Context, p agent.Paths, dryRun bool) ([]agent.Change, error) {
 	return a.hooks.Install(p, dryRun)
 }
 
@@ -111,4 +111,4 @@ func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
 }
 
 // Check says what is wrong with the wiring, one finding each.
-func (a *Agent) Check(p agent.Paths) []string { return a.hooks.Check(p) }
+func (a *Agent) Check(_ context.Context, p agent.Paths) []string { return a.hooks.Check(p) }

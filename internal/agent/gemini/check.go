@@ -1,6 +1,7 @@
 package gemini
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,8 +19,8 @@ import (
 )
 
 // systemSettings is where the administrator's settings are.
-func systemSettings() string {
-	if path := os.Getenv("GEMINI_CLI_SYSTEM_SETTINGS_PATH"); path != "" {
+func systemSettings(h agent.Host) string {
+	if path := h.Var("GEMINI_CLI_SYSTEM_SETTINGS_PATH"); path != "" {
 		return path
 	}
 	if runtime.GOOS == "darwin" {
@@ -60,7 +61,7 @@ func (a *Agent) program() string {
 }
 
 // Check says what is wrong with the wiring, one finding each.
-func (a *Agent) Check(p agent.Paths) []string {
+func (a *Agent) Check(_ context.Context, p agent.Paths) []string {
 	var found []string
 	if info, err := os.Stat(p.Hook); err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
 		found = append(found, fmt.Sprintf("%s is no program that can be started", p.Hook))

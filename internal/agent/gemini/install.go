@@ -2,6 +2,7 @@ package gemini
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -102,7 +103,7 @@ func (a *Agent) settings() (f jsontext.File, bare []byte, err error) {
 
 // Install writes belay's hooks into the user's settings. Everything else in the file stays as it is, comments too; a
 // second run changes nothing; hooks of an earlier belay, at another path or of another form, are replaced.
-func (a *Agent) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
+func (a *Agent) Install(_ context.Context, p agent.Paths, dryRun bool) ([]agent.Change, error) {
 	if err := p.OneLine(); err != nil {
 		return nil, err
 	}

@@ -2,12 +2,12 @@ package openclaw
 
 import (
 	"bytes"
+	"context"
 	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -32,11 +32,11 @@ func (a *Agent) pluginFolder() string { return filepath.Join(filepath.Dir(a.conf
 
 // settings keeps the way back of the settings file.
 func (a *Agent) settings() jsontext.Files {
-	return jsontext.Files{FS: a.fsys, Dir: filepath.Join(a.state, "install", name)}
+	return jsontext.Files{FS: a.host.FS, Dir: filepath.Join(a.host.State, "install", name)}
 }
 
 func (a *Agent) readSettings() (jsontext.File, error) {
-	if a.config == "" || a.state == "" {
+	if a.config == "" || a.host.State == "" {
 		return jsontext.File{Path: a.config}, agent.ErrNoHome
 	}
 	return a.settings().Read(a.config)
@@ -44,16 +44,16 @@ func (a *Agent) readSettings() (jsontext.File, error) {
 
 // Present finds OpenClaw by its settings or its program; the program's package tells its version.
 func (a *Agent) Present() (version string, ok bool) {
-	if program, err := exec.LookPath("openclaw"); err == nil {
+	if program, found := plugin.FindProgram(a.host.Var("PATH"), "openclaw", nil); found {
 		ok = true
-		data, err := vfs.ReadFile(a.fsys, filepath.Join(filepath.Dir(payload.RealPath(program)), "package.json"), 1<<20)
+		data, err := vfs.ReadFile(a.host.FS, filepath.Join(filepath.Dir(payload.RealPath(program)), "package.json"), 1<<20)
 		var p struct{ Name, Version string }
 		if err == nil && json.Unmarshal(data, &p) == nil && p.Name == "openclaw" {
 			version = p.Version
 		}
 	}
 	if a.config != "" {
-		if _, err := a.fsys.Lstat(a.config); err == nil {
+		if _, err := a.host.FS.Lstat(a.config); err == nil {
 			ok = true
 		}
 	}
@@ -79,7 +79,7 @@ func files(p agent.Paths) (map[string][]byte, error) {
 }
 
 // Install writes the plugin's folder and puts it into the settings. Everything else in there stays as it is, comments too.
-func (a *Agent) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
+func (a *Agent) Install(_ context.Context, p agent.Paths, dryRun bool) ([]agent.Change, error) {
 	s, err := a.readSettings()
 	if err != nil {
 		return nil, fmt.Errorf("install plugin: %w", err)
@@ -150,7 +150,7 @@ func (a *Agent) plan(s jsontext.File) (at spot, next, bare string, err error) {
 
 func (a *Agent) inPlace(want map[string][]byte) bool {
 	for n, data := range want {
-		got, err := vfs.ReadFile(a.fsys, filepath.Join(a.pluginFolder(), n), jsontext.MaxFile)
+		got, err := vfs.ReadFile(a.host.FS, filepath.Join(a.pluginFolder(), n), jsontext.MaxFile)
 		if err != nil || !bytes.Equal(got, data) {
 			return false
 		}
@@ -165,7 +165,7 @@ func (a *Agent) madeNote() string { return filepath.Join(a.settings().Dir, "made
 func (a *Agent) noteFolders() error {
 	outer := ""
 	for dir := filepath.Dir(a.pluginFolder()); ; dir = filepath.Dir(dir) {
-		_, err := a.fsys.Lstat(dir)
+		_, err := a.host.FS.Lstat(dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -177,15 +177,15 @@ func (a *Agent) noteFolders() error {
 	if outer == "" {
 		return nil
 	}
-	if err := vfs.MakeDir(a.fsys, filepath.Dir(a.madeNote())); err != nil {
+	if err := vfs.MakeDir(a.host.FS, filepath.Dir(a.madeNote())); err != nil {
 		return err
 	}
-	return vfs.Replace(a.fsys, a.madeNote(), []byte(outer))
+	return vfs.Replace(a.host.FS, a.madeNote(), []byte(outer))
 }
 
 // dropFolders removes the folders that Install made, unless something is in them.
 func (a *Agent) dropFolders() error {
-	outer, err := vfs.ReadFile(a.fsys, a.madeNote(), maxPath)
+	outer, err := vfs.ReadFile(a.host.FS, a.madeNote(), maxPath)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -197,18 +197,18 @@ func (a *Agent) dropFolders() error {
 			return err
 		}
 	}
-	return a.fsys.Remove(a.madeNote())
+	return a.host.FS.Remove(a.madeNote())
 }
 
 func (a *Agent) writePlugin(want map[string][]byte) error {
 	if err := a.noteFolders(); err != nil {
 		return fmt.Errorf("note the folders made: %w", err)
 	}
-	if err := vfs.MakeDir(a.fsys, a.pluginFolder()); err != nil {
+	if err := vfs.MakeDir(a.host.FS, a.pluginFolder()); err != nil {
 		return err
 	}
 	for _, n := range pluginNames {
-		if err := vfs.Replace(a.fsys, filepath.Join(a.pluginFolder(), n), want[n]); err != nil {
+		if err := vfs.Replace(a.host.FS, filepath.Join(a.pluginFolder(), n), want[n]); err != nil {
 			return fmt.Errorf("write %s: %w", n, err)
 		}
 	}
@@ -246,7 +246,7 @@ func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
 		}
 	}
 	plugin := agent.Change{Path: a.pluginFolder(), Action: "keep", Detail: "no plugin of belay's"}
-	if _, err = a.fsys.Lstat(a.pluginFolder()); err == nil {
+	if _, err = a.host.FS.Lstat(a.pluginFolder()); err == nil {
 		plugin.Action, plugin.Detail = "remove", "the plugin"
 	} else if errors.Is(err, fs.ErrNotExist) {
 		err = nil
@@ -293,7 +293,7 @@ func isEmpty(text string) bool {
 func (a *Agent) dropPlugin() error {
 	for _, n := range pluginNames {
 		for _, file := range []string{n, "." + n + vfs.TempSuffix} { // a crash may have left one half written
-			if err := a.fsys.Remove(filepath.Join(a.pluginFolder(), file)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := a.host.FS.Remove(filepath.Join(a.pluginFolder(), file)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
 		}
@@ -303,9 +303,9 @@ func (a *Agent) dropPlugin() error {
 
 // dropEmpty removes a folder unless something is in it.
 func (a *Agent) dropEmpty(dir string) error {
-	left, err := a.fsys.ReadDir(dir)
+	left, err := a.host.FS.ReadDir(dir)
 	if err == nil && len(left) == 0 {
-		err = a.fsys.Remove(dir)
+		err = a.host.FS.Remove(dir)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -314,7 +314,7 @@ func (a *Agent) dropEmpty(dir string) error {
 }
 
 // Check says what keeps the plugin from its work.
-func (a *Agent) Check(p agent.Paths) []string {
+func (a *Agent) Check(_ context.Context, p agent.Paths) []string {
 	s, err := a.readSettings()
 	if err != nil {
 		return []string{err.Error()}

@@ -137,7 +137,7 @@ func decoded(t *testing.T, f frame) agent.Incoming {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, err := New().Decode(agent.Hook{Event: f.Event, Payload: body})
+	in, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Event: f.Event, Payload: body})
 	if err != nil {
 		t.Errorf("%s: %v", f.Event, err)
 	}

@@ -14,7 +14,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -22,7 +21,6 @@ import (
 	"belay/internal/agent/kit/payload"
 	"belay/internal/agent/kit/plugin"
 	"belay/internal/jsontext"
-	"belay/internal/vfs"
 )
 
 // empty is what a file begins with that was not there.
@@ -30,30 +28,13 @@ const empty = "{\n  \"version\": 1\n}\n"
 
 // File is the hooks of one agent. Handler and Key are the agent's form of a hook.
 type File struct {
+	Host    agent.Host
 	Agent   string // its name on the command line
 	Home    string // the agent's folder; empty when none is known
 	Path    string // of the file
-	State   string // belay's own state folder; empty when none is known
-	FS      vfs.FS
 	Events  []string
 	Key     string // of the command line in a handler
 	Handler func(line string) any
-}
-
-// Place is where an agent keeps its files, a folder of the user's home, and where belay keeps its own. Either is empty when
-// it is not known.
-func Place(folder string) (home, state string) {
-	user, err := os.UserHomeDir()
-	if err == nil && filepath.IsAbs(user) {
-		home, state = filepath.Join(user, folder), filepath.Join(user, ".local", "state", "belay")
-	}
-	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
-		state = filepath.Join(dir, "belay")
-	}
-	if dir := os.Getenv("BELAY_STATE_DIR"); filepath.IsAbs(dir) {
-		state = dir
-	}
-	return home, state
 }
 
 func (f File) hooks() jsontext.Hooks {
@@ -61,7 +42,7 @@ func (f File) hooks() jsontext.Hooks {
 }
 
 func (f File) files() jsontext.Files {
-	return jsontext.Files{FS: f.FS, Dir: filepath.Join(f.State, "install", f.Agent)}
+	return jsontext.Files{FS: f.Host.FS, Dir: filepath.Join(f.Host.State, "install", f.Agent)}
 }
 
 // line is the command line of a hook: one simple command, which a shell becomes and a program without a shell starts, so that
@@ -95,7 +76,7 @@ func (f File) own(handler []byte) bool {
 
 // read gives the file and its text without anything of belay's.
 func (f File) read() (file jsontext.File, bare []byte, err error) {
-	if f.Home == "" || f.State == "" {
+	if f.Home == "" || f.Host.State == "" {
 		return file, nil, agent.ErrNoHome
 	}
 	if file, err = f.files().Read(f.Path); err == nil {
@@ -184,7 +165,7 @@ func nothing(bare []byte) bool {
 // Present says whether one of the agent's programs is on the PATH or its folder exists.
 func (f File) Present(programs ...string) bool {
 	for _, name := range programs {
-		if _, err := exec.LookPath(name); err == nil {
+		if _, ok := plugin.FindProgram(f.Host.Var("PATH"), name, nil); ok {
 			return true
 		}
 	}

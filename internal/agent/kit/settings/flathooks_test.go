@@ -22,7 +22,7 @@ func hookFile(t *testing.T) (File, agent.Paths) {
 		t.Fatal(err)
 	}
 	home := filepath.Join(dir, "home")
-	return File{Agent: "one", Home: home, Path: filepath.Join(home, "hooks.json"), State: filepath.Join(dir, "state"), FS: vfs.OS{},
+	return File{Agent: "one", Home: home, Path: filepath.Join(home, "hooks.json"), Host: agent.Host{State: filepath.Join(dir, "state"), FS: vfs.OS{}},
 		Events: []string{"begin", "end"}, Key: "command", Handler: func(line string) any {
 			return struct {
 				Command string `json:"command"`
