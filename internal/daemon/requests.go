@@ -102,7 +102,7 @@ func (d *Daemon) hook(ctx context.Context, req wire.Request, payload []byte) *an
 		d.counts.dropped.Add(1)
 		return failure(wire.CodeUnknownAgent, "no agent named "+req.Agent, "use op event for other programs")
 	}
-	in, err := a.Decode(agent.Hook{Event: req.Event, Payload: payload, Cut: req.Cut, PID: req.PID, Cwd: req.Workspace})
+	in, err := a.Decode(ctx, agent.Hook{Event: req.Event, Payload: payload, Cut: req.Cut, PID: req.PID, Cwd: req.Workspace})
 	if err != nil {
 		d.counts.badFrames.Add(1)
 		return failure(wire.CodeBadRequest, err.Error(), "")
