@@ -97,7 +97,7 @@ func TestArrows(t *testing.T) {
 			if (imp == "net" || imp == "net/http") && (below(p.ImportPath, "belay/internal/agent") || below(p.ImportPath, "belay/internal/transcript/sqlite")) {
 				t.Errorf("%s imports %s: an agent is read from disk alone", p.ImportPath, imp)
 			}
-			if below(imp, "belay/internal/daemon") && !below(p.ImportPath, "belay/cmd") && !below(p.ImportPath, "belay/scripts") {
+			if below(imp, "belay/internal/daemon") && !below(p.ImportPath, "belay/internal/daemon") && !below(p.ImportPath, "belay/cmd") && !below(p.ImportPath, "belay/scripts") {
 				t.Errorf("%s imports %s: only programs do", p.ImportPath, imp)
 			}
 			if below(imp, "belay/cmd") {
@@ -109,6 +109,41 @@ func TestArrows(t *testing.T) {
 		if !seen[top] {
 			t.Errorf("no package %s: this test holds nothing", top)
 		}
+	}
+}
+
+// The arrows inside the daemon: the life wires socket, session and brief, and none of these knows it. Sessions and briefs know
+// no socket, and a session knows no brief.
+func TestArrowsInsideTheDaemon(t *testing.T) {
+	const daemon = "belay/internal/daemon"
+	may := map[string][]string{
+		daemon:              {"brief", "session", "socket"},
+		daemon + "/brief":   {"session"},
+		daemon + "/session": {},
+		daemon + "/socket":  {},
+	}
+	seen := 0
+	for _, p := range packages(t) {
+		if !below(p.ImportPath, daemon) {
+			continue
+		}
+		list, ok := may[p.ImportPath]
+		if !ok {
+			t.Errorf("%s has no arrows here: say whom it may know", p.ImportPath)
+			continue
+		}
+		seen++
+		for _, dep := range p.Deps {
+			if below(dep, daemon) && !slices.Contains(list, strings.TrimPrefix(dep, daemon+"/")) {
+				t.Errorf("%s needs %s, which stands above or beside it", p.ImportPath, dep)
+			}
+			if !below(p.ImportPath, daemon+"/socket") && p.ImportPath != daemon && (dep == "net" && slices.Contains(p.Imports, dep) || dep == "belay/internal/wire") {
+				t.Errorf("%s needs %s: it works without a socket", p.ImportPath, dep)
+			}
+		}
+	}
+	if seen != len(may) {
+		t.Errorf("%d of %d packages are there: this test holds less than it says", seen, len(may))
 	}
 }
 

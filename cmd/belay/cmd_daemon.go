@@ -25,6 +25,7 @@ import (
 	"belay/internal/agent/all"
 	"belay/internal/config"
 	"belay/internal/daemon"
+	"belay/internal/daemon/socket"
 	"belay/internal/redact"
 	"belay/internal/vfs"
 	"belay/recovery"
@@ -73,7 +74,7 @@ Exit codes: 0 stopped, 1 it could not run (another one runs, no place for the so
 			for c != nil && err == nil && cmd.Context().Err() == nil {
 				c, err = a.serve(cmd.Context(), c, fromHook, hup, cmd.ErrOrStderr())
 			}
-			if fromHook && errors.Is(err, daemon.ErrRunning) {
+			if fromHook && errors.Is(err, socket.ErrRunning) {
 				return nil // several hooks started one each; the first is enough
 			}
 			return err
@@ -130,7 +131,7 @@ func (a *app) serve(ctx context.Context, c *config.Config, fromHook bool, hup <-
 			stopping = nil
 			tellStopping(log)
 		case err := <-ended:
-			if err != nil && fromHook && !errors.Is(err, daemon.ErrRunning) {
+			if err != nil && fromHook && !errors.Is(err, socket.ErrRunning) {
 				log.Error("daemon ended", zap.Error(err)) // nobody sees the stderr of one that a hook started
 			}
 			return next, err

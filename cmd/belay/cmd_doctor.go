@@ -178,6 +178,10 @@ func diagnoseJournal(rep state.Report) []finding {
 	for _, b := range rep.Bad {
 		list = append(list, finding{"state file", "problem", b, "its checkpoints and the journal stand in for it; the file can be removed"})
 	}
+	if rep.Panics > 0 {
+		said := count(rep.Panics, "record") + " not applied: an error inside belay"
+		list = append(list, finding{"journal", "problem", said, "their sessions go on without them; report it"})
+	}
 	if j := rep.Journal; j.Damaged+j.Unreadable > 0 {
 		list = append(list, finding{"journal", "problem", fmt.Sprintf("%s damaged, %s lost, %s not readable", count(j.Damaged, "place"), count(int(j.Lost), "record"), count(j.Unreadable, "segment")),
 			"the daemon goes past it; check the disk"})

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"belay/checkpoint"
-	"belay/internal/daemon"
+	"belay/internal/daemon/socket"
 	"belay/internal/redact"
 	"belay/internal/state"
 	"belay/internal/state/query"
@@ -112,7 +112,7 @@ func explain(err error, cmd *cobra.Command) (code int, hint string) {
 		return exitUsage, cmd.CommandPath() + " --help shows what it takes."
 	case errors.Is(err, wire.ErrNoDaemon):
 		return exitNoDaemon, "Start it: belay daemon &   (an agent's hook starts it by itself)"
-	case errors.Is(err, daemon.ErrRunning):
+	case errors.Is(err, socket.ErrRunning):
 		return exitFailed, "One is enough for all agents of a user: belay status"
 	case errors.Is(err, query.ErrNotFound), errors.Is(err, checkpoint.ErrNotFound):
 		return exitNotFound, "belay list shows the sessions that are known; --agent and --workspace narrow it."

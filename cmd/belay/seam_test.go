@@ -10,7 +10,7 @@ import (
 // besides are the files that touch the disk without the seam of internal/vfs, and why: none of it is durable state of belay's.
 var besides = map[string]string{
 	"internal/vfs/":                        "the seam itself",
-	"internal/daemon/listen.go":            "the socket and its folder",
+	"internal/daemon/socket/place.go":      "the socket and its folder",
 	"internal/wire/intake/handover.go":     "the stamp of the last start of a daemon",
 	"internal/wire/intake/intake.go":       "a lock file",
 	"internal/transcript/sqlite/sqlite.go": "a copy of another program's database, to read it",

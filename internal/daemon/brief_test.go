@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"belay/checkpoint"
+	"belay/internal/daemon/session"
 	"belay/internal/state/check"
 	"belay/internal/wire"
 )
@@ -274,9 +275,10 @@ func TestHangUpOwesTheBrief(t *testing.T) {
 	home(t)
 	r, cwd := start(t, tempDir(t)), tempDir(t)
 	r.crashed(sessionA, cwd)
-	s := r.d.session(findKey(t, r, sessionA))
-	hold := make(chan struct{})
-	s.do(t.Context(), func() { <-hold }) // the brief cannot be ready before the client is gone
+	s := r.active(findKey(t, r, sessionA))
+	held, hold := make(chan struct{}), make(chan struct{})
+	go session.Ask(t.Context(), s, func(*checkpoint.State) bool { close(held); <-hold; return true }) // the brief cannot be ready before the client is gone
+	<-held
 	data, err := json.Marshal(startOf(sessionA, "startup", cwd))
 	if err != nil {
 		t.Fatal(err)
@@ -285,13 +287,13 @@ func TestHangUpOwesTheBrief(t *testing.T) {
 	if err := c.Send(wire.Request{Op: "hook", Agent: "claude-code", Event: "SessionStart"}, data); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the request is read", func() bool { return len(s.inbox) > 0 })
+	until(t, "the request is read", func() bool { return s.HasMail() })
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
 	close(hold)
 	until(t, "the brief is owed", func() bool {
-		owed, _ := ask(t.Context(), s, func(s *session) bool { return s.state.OwedTo })
+		owed, _ := session.Ask(t.Context(), s, func(st *checkpoint.State) bool { return st.OwedTo })
 		return owed
 	})
 	if _, text := r.hook(os.Getpid(), promptOf(sessionA, "and now?", cwd)); !strings.Contains(text, "deploy the thing") {
@@ -396,9 +398,9 @@ func TestInDoubtIsToldOnceForEachDeath(t *testing.T) {
 // findKey gives the key of an active session.
 func findKey(t *testing.T, r *running, session string) checkpoint.Key {
 	t.Helper()
-	for _, s := range r.d.active() {
-		if s.key.Session == session && s.key.Child == "" {
-			return s.key
+	for _, s := range r.l.sessions.Active() {
+		if s.Key.Session == session && s.Key.Child == "" {
+			return s.Key
 		}
 	}
 	t.Fatalf("session %s is not active", session)

@@ -2,19 +2,31 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 
+	"belay/breaker"
 	"belay/checkpoint"
+	"belay/internal/daemon/session"
 	"belay/internal/state"
 	"belay/internal/state/mirror"
 )
 
-// budget bounds what all sessions together keep: checkpoints, mirrors and saved states. The folder is measured at the start
-// and at each heartbeat; between these it is counted as it changes, on the high side, so that the bound holds at every moment.
+// budget bounds what sessions keep: each its checkpoints, and all together their checkpoints, mirrors and saved states. The
+// folder is measured at the start and at each heartbeat; between these it is counted as it changes, on the high side, so that
+// the bound holds at every moment.
 type budget struct {
+	dir      state.Dir
+	store    *breaker.Breaker
+	sessions *sessions
+	settings *atomic.Pointer[Options]
+	patience time.Duration // for making room before a checkpoint
+	log      *zap.Logger
+
 	kept     atomic.Int64  // bytes, those included that are about to be written
 	flying   atomic.Int64  // of kept: checkpoints that are about to be written
 	put      atomic.Int64  // bytes of all checkpoints ever put
@@ -22,6 +34,7 @@ type budget struct {
 	tight    atomic.Bool   // nothing is left to take from sessions at rest: the active ones cut themselves
 	measured chan struct{} // closed when it was measured for the first time
 	turn     chan struct{} // a place for the one that measures
+	overfull chan struct{} // told when mirrors have grown past what is allowed
 }
 
 // Room is made when more than highShare of the bound is kept, down to lowShare, so that it is seldom made. What is counted
@@ -33,79 +46,103 @@ const (
 	countEvery = 200
 )
 
-func newBudget() *budget {
-	return &budget{measured: make(chan struct{}), turn: make(chan struct{}, 1)}
+func newBudget(dir state.Dir, store *breaker.Breaker, ss *sessions, settings *atomic.Pointer[Options], patience time.Duration, log *zap.Logger) *budget {
+	return &budget{dir: dir, store: store, sessions: ss, settings: settings, patience: patience, log: log,
+		measured: make(chan struct{}), turn: make(chan struct{}, 1), overfull: make(chan struct{}, 1)}
 }
 
-// makeRoom takes size bytes of the total for a checkpoint that is about to be put, and makes room for them first. The caller
-// says with landed how it went. It never refuses: a checkpoint is worth more than the bound, and a disk that hangs for one
-// session must not hold up all others.
-func (d *Daemon) makeRoom(ctx context.Context, size int64) {
-	ctx, cancel := context.WithTimeout(ctx, d.times.roomBudget)
+// Make applies the retention to a session that is about to put a checkpoint, takes the checkpoint's bytes of the total, and
+// makes room for them first. Landed says how it went. It never refuses: a checkpoint is worth more than the bound, and a disk
+// that hangs for one session must not hold up all others.
+func (b *budget) Make(ctx context.Context, key checkpoint.Key, bytes int64) {
+	policy := b.settings.Load().Retention
+	if b.tight.Load() {
+		policy.Bytes = 1 // all sessions together hold too much: the last good FULL stays
+	}
+	if err := b.prune(ctx, key, policy.Room(bytes)); err != nil {
+		b.log.Warn("prune", zap.Stringer("session", key), zap.Error(err)) // no failure of the checkpoint
+	}
+
+	b.flying.Add(bytes)
+	b.put.Add(bytes)
+	b.kept.Add(bytes)
+	limited, cancel := context.WithTimeout(ctx, b.patience)
 	defer cancel()
-	b := d.budget
-	b.flying.Add(size)
-	b.put.Add(size)
-	b.kept.Add(size)
 	select {
 	case <-b.measured:
-	case <-ctx.Done():
+	case <-limited.Done():
 		return
 	}
-	if !d.over(highShare) || b.tight.Load() && b.puts.Load() < countEvery {
+	if !b.over(highShare) || b.tight.Load() && b.puts.Load() < countEvery {
 		return // where it is tight, the session's own pruning has made what room there is
 	}
-	if err := d.keepTotal(ctx); err != nil && d.life.Err() == nil {
-		d.log.Warn("keep the total budget", zap.Error(err))
+	if err := b.keep(limited); err != nil && ctx.Err() == nil {
+		b.log.Warn("keep the total budget", zap.Error(err))
 	}
 }
 
-// landed says that a checkpoint for which room was made is in the store, or will not be.
-func (d *Daemon) landed(size int64, err error) {
-	d.budget.flying.Add(-size)
-	d.budget.puts.Add(1)
+// Landed says that a checkpoint for which room was made is in the store, or will not be.
+func (b *budget) Landed(bytes int64, err error) {
+	b.flying.Add(-bytes)
+	b.puts.Add(1)
 	if err != nil {
-		d.budget.kept.Add(-size)
+		b.kept.Add(-bytes)
 	}
 }
 
-// grown counts what a mirror or a state has grown by, after the fact.
-func (d *Daemon) grown(bytes int64) {
-	d.budget.kept.Add(bytes)
-	if bytes <= 0 || !d.over(highShare) || d.budget.tight.Load() {
-		return
-	}
-	select {
-	case d.overfull <- struct{}{}:
-	default: // it is told already
+// Grown counts what a mirror or a state has grown by, after the fact.
+func (b *budget) Grown(bytes int64) {
+	b.kept.Add(bytes)
+	if bytes > 0 && b.over(highShare) && !b.tight.Load() {
+		poke(b.overfull)
 	}
 }
+
+// Full says that nothing but checkpoints may grow.
+func (b *budget) Full() bool { return b.over(highShare) }
 
 // over says that more than a share of the bound is kept.
-func (d *Daemon) over(share float64) bool {
-	most := d.set.Load().TotalBytes
-	return most > 0 && float64(d.budget.kept.Load()) > float64(most)*share
+func (b *budget) over(share float64) bool {
+	most := b.settings.Load().TotalBytes
+	return most > 0 && float64(b.kept.Load()) > float64(most)*share
 }
 
-// followBudget measures the folder once, and makes room when mirrors have grown.
-func (d *Daemon) followBudget(ctx context.Context) {
+// Trim leaves a session its last good FULL.
+func (b *budget) Trim(ctx context.Context, key checkpoint.Key) error {
+	return b.prune(ctx, key, checkpoint.Policy{Bytes: 1})
+}
+
+func (b *budget) prune(ctx context.Context, key checkpoint.Key, p checkpoint.Policy) error {
+	list, err := b.store.List(ctx, key)
+	if err != nil {
+		return err
+	}
+	for _, n := range checkpoint.Prune(list, p, time.Now()) {
+		if err := b.store.Delete(ctx, key, n); err != nil {
+			return fmt.Errorf("checkpoint %d: %w", n, err)
+		}
+		i := slices.IndexFunc(list, func(m checkpoint.Meta) bool { return m.Number == n }) // Prune gives numbers of the list
+		b.kept.Add(-list[i].Bytes)
+	}
+	return nil
+}
+
+// follow measures the folder once, and makes room when mirrors have grown.
+func (b *budget) follow(ctx context.Context) {
 	for {
-		if err := d.keepTotal(ctx); err != nil && ctx.Err() == nil {
-			d.log.Warn("keep the total budget", zap.Error(err))
+		if err := b.keep(ctx); err != nil && ctx.Err() == nil {
+			b.log.Warn("keep the total budget", zap.Error(err))
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-d.overfull:
+		case <-b.overfull:
 		}
 	}
 }
 
-// keepTotal measures what all sessions keep and, when that is over the bound, makes room: the session whose files are oldest
-// is cut to its last good FULL and its state, then the next. Where sessions at rest have no more to give, the active ones
-// cut themselves, but for the mirror that they write.
-func (d *Daemon) keepTotal(ctx context.Context) error {
-	b := d.budget
+// keep measures what all sessions keep and, when that is over the bound, makes room.
+func (b *budget) keep(ctx context.Context) error {
 	select {
 	case b.turn <- struct{}{}:
 		defer func() { <-b.turn }()
@@ -119,117 +156,87 @@ func (d *Daemon) keepTotal(ctx context.Context) error {
 			close(b.measured) // also when it could not be read: then there is nothing to count
 		}
 	}()
-	b.puts.Store(0)
-	flying, put := b.flying.Load(), b.put.Load()
-	usage, err := d.dir.Usage(ctx)
+
+	usage, err := b.measure(ctx)
 	if err != nil {
 		return err
+	}
+	if !b.over(highShare) {
+		b.tight.Store(false)
+		return nil
+	}
+
+	before := b.kept.Load()
+	if err := b.makeRoom(ctx, usage); err != nil {
+		return err
+	}
+	b.tight.Store(b.over(highShare))
+	b.log.Info("removed old checkpoints and mirrors to stay within retention.total_bytes",
+		zap.Int64("bytes", before-b.kept.Load()), zap.Int64("kept", b.kept.Load()))
+	return nil
+}
+
+func (b *budget) measure(ctx context.Context) ([]state.Usage, error) {
+	b.puts.Store(0)
+	flying, put := b.flying.Load(), b.put.Load()
+	usage, err := b.dir.Usage(ctx)
+	if err != nil {
+		return nil, err
 	}
 	total := int64(0)
 	for _, u := range usage {
 		total += u.Bytes
 	}
 	// What was under way may have been measured or not: it counts once more, until the next time.
-	total += flying + b.put.Load() - put
-	b.kept.Store(total)
-	if !d.over(highShare) {
-		b.tight.Store(false)
-		return nil
-	}
+	b.kept.Store(total + flying + b.put.Load() - put)
+	return usage, nil
+}
+
+// makeRoom cuts the session whose files are oldest to its last good FULL and its state, then the next. Where sessions at rest
+// have no more to give, the active ones cut themselves, but for the mirror that they write.
+func (b *budget) makeRoom(ctx context.Context, usage []state.Usage) error {
 	slices.SortFunc(usage, func(a, b state.Usage) int { return a.Newest.Compare(b.Newest) })
-	active := map[string]*session{}
-	for _, s := range d.active() {
-		active[d.dir.Session(s.key)] = s
+	active := map[string]*session.Session{}
+	for _, s := range b.sessions.Active() {
+		active[s.Folder] = s
 	}
 	for _, atRest := range []bool{true, false} {
 		for _, u := range usage {
-			if !d.over(lowShare) || ctx.Err() != nil {
+			if !b.over(lowShare) || ctx.Err() != nil {
 				break
 			}
+			var err error
 			s := active[u.Folder]
 			switch {
 			case !u.Spare:
 			case atRest && s == nil:
-				err = d.cut(ctx, u)
+				err = b.cut(ctx, u)
 			case !atRest && s != nil:
-				err = s.cut(ctx)
+				err = s.Trim(ctx)
 			}
 			if err != nil {
 				return err
 			}
 		}
 	}
-	b.tight.Store(d.over(highShare))
-	d.log.Info("checkpoints and mirrors went for the total budget", zap.Int64("bytes", total-b.kept.Load()), zap.Int64("kept", b.kept.Load()))
 	return nil
 }
 
 // cut leaves of a session at rest what is never taken.
-func (d *Daemon) cut(ctx context.Context, u state.Usage) error {
-	key, ok := d.dir.KeyOf(u)
-	if !ok || !d.hold(key) {
+func (b *budget) cut(ctx context.Context, u state.Usage) error {
+	key, ok := b.dir.KeyOf(u)
+	if !ok || !b.sessions.hold(key) {
 		return nil
 	}
-	defer d.letGo(key)
-	if err := d.pruneTo(ctx, key, checkpoint.Policy{Bytes: 1}); err != nil {
+	defer b.sessions.letGo(key)
+
+	if err := b.Trim(ctx, key); err != nil {
 		return err
 	}
-	left := d.dir.Size(u)
-	if err := mirror.Forget(d.opt.FS, d.dir.Session(key)); err != nil {
+	left := b.dir.Size(u)
+	if err := mirror.Forget(b.dir.FS, b.dir.Session(key)); err != nil {
 		return err
 	}
-	d.budget.kept.Add(d.dir.Size(u) - left) // pruneTo counted the rest
+	b.kept.Add(b.dir.Size(u) - left) // prune counted the rest
 	return nil
-}
-
-// cut has an active session cut itself, and waits for it. One that writes a checkpoint does so before it writes.
-func (s *session) cut(ctx context.Context) error {
-	done := make(chan struct{})
-	if !s.do(ctx, func() { s.trim(done) }) {
-		return ctx.Err()
-	}
-	select {
-	case <-done:
-	case <-s.done:
-	case <-ctx.Done():
-	}
-	return ctx.Err()
-}
-
-// trim leaves the last good FULL in the store, unless a checkpoint is being written; that one waits meanwhile. It closes done
-// when that is so.
-func (s *session) trim(done chan<- struct{}) {
-	if s.trimming || s.due != nil && s.due.busy {
-		close(done)
-		return
-	}
-	s.trimming = true
-	s.work.Go(func() {
-		defer close(done)
-		err := s.d.pruneTo(s.d.life, s.key, checkpoint.Policy{Bytes: 1})
-		s.do(s.d.life, func() {
-			s.trimming = false
-			if err != nil {
-				s.d.log.Warn("prune", zap.Stringer("session", s.key), zap.Error(err))
-			}
-		})
-	})
-}
-
-// hold keeps a session out of memory while its files are cut; false when it is in memory.
-func (d *Daemon) hold(key checkpoint.Key) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.mu.sessions[key] != nil || d.mu.cut[key] != nil {
-		return false
-	}
-	d.mu.cut[key] = make(chan struct{})
-	return true
-}
-
-func (d *Daemon) letGo(key checkpoint.Key) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	close(d.mu.cut[key])
-	delete(d.mu.cut, key)
 }

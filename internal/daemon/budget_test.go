@@ -12,19 +12,20 @@ import (
 	"time"
 
 	"belay/checkpoint"
+	"belay/internal/daemon/session"
 	"belay/internal/state/mirror"
 )
 
 // bound changes retention.total_bytes of a running daemon.
 func (r *running) bound(bytes int64) {
-	opt := *r.d.set.Load()
+	opt := *r.d.settings.Load()
 	opt.TotalBytes = bytes
 	r.d.Reload(opt)
 }
 
 // folderOf is where a session of Claude Code's lies.
 func (r *running) folderOf(id string) string {
-	return r.d.dir.Session(checkpoint.NewKey("claude-code", "", id, ""))
+	return r.l.dir.Session(checkpoint.NewKey("claude-code", "", id, ""))
 }
 
 // noise is text that does not get smaller.
@@ -60,20 +61,22 @@ func sized(t *testing.T, dir string) (bytes int64) {
 // Sessions at rest give up their copies of transcripts too, the oldest first; each keeps its last good FULL and its state.
 func TestG04MirrorsCountAndGoOldestFirst(t *testing.T) {
 	path := transcriptPath(t, sessionA)
-	r := start(t, tempDir(t), func(d *Daemon) { d.times.idleAfter = 20 * time.Millisecond })
+	r := start(t, tempDir(t), func(d *Daemon) { d.times.session.IdleAfter = 20 * time.Millisecond })
 	ids := []string{sessionA, sessionB, sessionC}
 	for i, id := range ids {
 		file := strings.Replace(path, sessionA, id, 1)
 		appendLines(t, file, record(id, "user", "wish", 0), record(id, "assistant", noise(100_000+i), 1))
 		r.claude(file, startOf(id, "startup", "/proj"), payload{"hook_event_name": "SessionEnd", "session_id": id, "cwd": "/proj", "reason": "exit"})
-		until(t, "the session leaves memory with its mirror", func() bool { return len(r.d.active()) == 0 && exists(filepath.Join(r.folderOf(id), mirror.FileName)) })
+		until(t, "the session leaves memory with its mirror", func() bool {
+			return len(r.l.sessions.Active()) == 0 && exists(filepath.Join(r.folderOf(id), mirror.FileName))
+		})
 	}
-	whole := sized(t, r.d.dir.Sessions())
+	whole := sized(t, r.l.dir.Sessions())
 	r.bound(whole * 9 / 10)
-	if err := r.d.keepTotal(t.Context()); err != nil {
+	if err := r.l.budget.keep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := sized(t, r.d.dir.Sessions()), whole*9/10; got > want {
+	if got, want := sized(t, r.l.dir.Sessions()), whole*9/10; got > want {
 		t.Errorf("%d bytes are kept, want at most %d", got, want)
 	}
 	for i, id := range ids {
@@ -84,7 +87,7 @@ func TestG04MirrorsCountAndGoOldestFirst(t *testing.T) {
 			t.Errorf("session %d has no checkpoint left", i)
 		}
 	}
-	if got, want := r.count("kept_bytes"), sized(t, r.d.dir.Sessions()); got != want {
+	if got, want := r.count("kept_bytes"), sized(t, r.l.dir.Sessions()); got != want {
 		t.Errorf("%d bytes are counted, %d are there", got, want)
 	}
 }
@@ -100,7 +103,7 @@ func TestG04AMirrorWithoutRoomWaits(t *testing.T) {
 	until(t, "first sight", func() bool { return len(r.checkpoints("claude-code", sessionA)) == 1 })
 	until(t, "the mirror says why it waits", func() bool {
 		st := r.session("claude-code", sessionA)
-		return st.Transcript != nil && st.Transcript.MirrorError == errFull.Error()
+		return st.Transcript != nil && st.Transcript.MirrorError == session.ErrFull.Error()
 	})
 	name := filepath.Join(r.folderOf(sessionA), mirror.FileName)
 	if exists(name) {
@@ -120,7 +123,7 @@ func TestG04ActiveSessionsCutThemselves(t *testing.T) {
 		}
 	}
 	r.bound(1)
-	if err := r.d.keepTotal(t.Context()); err != nil {
+	if err := r.l.budget.keep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 3 {
@@ -137,14 +140,14 @@ func TestG04ActiveSessionsCutThemselves(t *testing.T) {
 
 // A disk that hangs while room is made holds up no checkpoint for ever.
 func TestACheckpointDoesNotWaitForRoomForEver(t *testing.T) {
-	r := start(t, tempDir(t), func(d *Daemon) { d.opt.TotalBytes, d.times.roomBudget = 1<<10, 20*time.Millisecond })
-	r.d.budget.turn <- struct{}{} // somebody makes room, and hangs
-	r.d.budget.tight.Store(false)
+	r := start(t, tempDir(t), func(d *Daemon) { d.opt.TotalBytes, d.times.room = 1<<10, 20*time.Millisecond })
+	r.l.budget.turn <- struct{}{} // somebody makes room, and hangs
+	r.l.budget.tight.Store(false)
 	for i := range 2 {
 		r.rounds("s", i, 1)
 		if got := r.checkpoint("s"); !got.Decision.Take {
 			t.Errorf("checkpoint %d: %+v, want it taken", i, got)
 		}
 	}
-	<-r.d.budget.turn
+	<-r.l.budget.turn
 }

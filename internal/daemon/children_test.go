@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"belay/checkpoint"
+	"belay/internal/daemon/session"
 	"belay/internal/wire"
 )
 
@@ -47,7 +48,7 @@ func TestSubAgentsInFiles(t *testing.T) {
 	appendLines(t, path, geminiLine("g1", "gemini", "I ask.", "02"))
 	key := findKey(t, r, sessionA)
 	running := func() string {
-		s, _ := ask(t.Context(), r.d.session(key), func(s *session) *checkpoint.State { return s.state.Clone() })
+		s, _ := session.Ask(t.Context(), r.active(key), func(st *checkpoint.State) *checkpoint.State { return st.Clone() })
 		var list []string
 		for _, c := range s.Children {
 			list = append(list, fmt.Sprint(c.ID, " ", c.Running))
@@ -57,13 +58,13 @@ func TestSubAgentsInFiles(t *testing.T) {
 	until(t, "the sub-agent is found", func() bool { return running() == "helper true" })
 	key.Child = "helper"
 	words := func() string {
-		s, _ := ask(t.Context(), r.d.session(key), func(s *session) *checkpoint.State { return s.state.Clone() })
+		s, _ := session.Ask(t.Context(), r.active(key), func(st *checkpoint.State) *checkpoint.State { return st.Clone() })
 		if s.Parent != sessionA || len(s.Messages) == 0 {
 			return ""
 		}
 		return s.Messages[0].Text
 	}
-	until(t, "its own file is read", func() bool { return r.d.known(key) && words() == "a task" })
+	until(t, "its own file is read", func() bool { return r.l.sessions.Known(key) && words() == "a task" })
 	appendLines(t, path, `{"id":"g1","timestamp":"2026-01-05T10:00:02.000Z","type":"gemini","content":"I ask.","toolCalls":[{"id":"x","name":"invoke_agent","args":{},"status":"success","agentId":"helper"}]}`)
 	key.Child = ""
 	until(t, "its end is told", func() bool { return running() == "helper false" })
@@ -78,14 +79,14 @@ func TestQuietCompaction(t *testing.T) {
 	hook("BeforeAgent", `,"prompt":"please start the work"`)
 	hook("AfterAgent", `,"prompt":"please start the work","prompt_response":"done"`)
 	until(t, "the file is read", func() bool { // before or after the first prompt's hook
-		cursor, ok := ask(t.Context(), r.d.session(findKey(t, r, sessionA)), func(s *session) checkpoint.Cursor { return s.state.Cursor })
+		cursor, ok := session.Ask(t.Context(), r.active(findKey(t, r, sessionA)), func(st *checkpoint.State) checkpoint.Cursor { return st.Cursor })
 		return ok && cursor != ""
 	})
 	appendLines(t, path, `{"$set":{"messages":[`+geminiLine("s", "user", "<state_snapshot>all</state_snapshot>", "20")+","+
 		geminiLine("t", "gemini", "Got it. Thanks for the additional context!", "20")+`]}}`)
 	until(t, "the boundary is in a FULL", func() bool { // its own, or that of the first sight
-		in, _ := ask(t.Context(), r.d.session(findKey(t, r, sessionA)), func(s *session) bool {
-			return s.state.Boundary != 0 && s.state.OwedFull == "" && s.state.LastFull != nil
+		in, _ := session.Ask(t.Context(), r.active(findKey(t, r, sessionA)), func(st *checkpoint.State) bool {
+			return st.Boundary != 0 && st.OwedFull == "" && st.LastFull != nil
 		})
 		return in
 	})

@@ -1,416 +1,101 @@
 // Package daemon wires belay together: the socket, one goroutine for each active session, the journal, the store behind
 // its breaker, the watch over transcripts, the heartbeat, and stopping. Deciding lies in package checkpoint, writing the
 // brief in package recovery; here things are only carried from one to the other.
+//
+// A Daemon is a handle that lives as long as its process. It lives one life after the other: when somebody removes the state
+// folder or the socket, what is in memory is saved, that life ends, and the next one listens, replays and serves.
 package daemon
 
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
-	"runtime"
-	"runtime/debug"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
-	"belay/breaker"
 	"belay/checkpoint"
-	"belay/checkpoint/journal"
-	"belay/heartbeat"
 	"belay/internal/redact"
 	"belay/internal/state"
-	"belay/internal/state/mirror"
 	"belay/internal/vfs"
-	"belay/watch"
 )
 
 // Daemon is one belay daemon. Make it with New, run it with Run.
 type Daemon struct {
 	opt       Options
-	set       *atomic.Pointer[Options] // with what Reload changed
+	settings  *atomic.Pointer[Options] // with what Reload changed
 	times     times
-	log       *zap.Logger
-	dir       state.Dir
-	openStore func() (checkpoint.Store, error)
-	journal   *journal.Journal
-	store     *breaker.Breaker
-	watch     *watch.Watcher
-	beats     *heartbeat.Heart
-	codec     *mirror.Codec
-	key       *mirror.Key // of exact mirrors
-	keyless   string      // why there is none although it is wanted
-	started   time.Time
-	ready     chan struct{}   // closed when the journal was replayed: requests wait for it
-	life      context.Context // of the sessions: ends after the last checkpoint of a stop
-	talk      context.Context // of the connections: ends before it
-	served    chan struct{}   // closed when the last connection has ended
-	wait      sync.WaitGroup  // every goroutine below life
-	stop      context.CancelFunc
-	place     *Place
-	health    error         // why the state folder cannot be used, if it cannot
-	homeless  bool          // the state folder could not be made
-	root      os.FileInfo   // the state folder as it was then
-	gone      chan struct{} // told when the socket or the state folder was removed
-	spooled   chan struct{} // told when the spool may hold something
-	resting   chan struct{} // told when the last session has left memory
-	drain     sync.Mutex    // one drain at a time: its files are in order
-	builds    chan struct{} // a place for each checkpoint that is being written
-	big       *crowd        // those whose big payload is coming or being taken
-	naming    chan struct{} // a place for the one that writes the list of active sessions
-
-	mu struct {
-		sync.Mutex
-		sessions map[checkpoint.Key]*session
-		paths    map[string]map[checkpoint.Key]bool // transcripts and who reads them
-		procs    map[checkpoint.Proc]bool           // processes that are waited for
-		claimed  map[checkpoint.Key]bool            // predecessors whose death is being told right now
-		cut      map[checkpoint.Key]chan struct{}   // whose files are being cut: closed when that is done
-		subs     map[*subscriber]bool
-		newest   []time.Time // starts of new sessions in the last minute
-		told     troubles
-		stopping bool
-	}
-	counts   counters
-	budget   *budget
-	overfull chan struct{} // told when mirrors have grown past what is allowed
-}
-
-type counters struct {
-	events, taken, badFrames, cutFrames, refused, putOut, dropped, lost, panics, ticks atomic.Int64
-	draining                                                                           atomic.Bool
-	decisions                                                                          sync.Map // code -> *atomic.Int64
-	lastLive                                                                           atomic.Int64
+	openStore func(state.Dir) (checkpoint.Store, error)
+	ready     func(*life) // clients are answered from now on
 }
 
 // New checks the options; nothing is opened before Run.
 func New(opt Options) *Daemon {
 	opt.FS = vfs.Within(opt.FS, opt.StateDir)
-	d := &Daemon{opt: opt, set: new(atomic.Pointer[Options]), times: usualTimes(), log: opt.Log,
-		dir: state.Dir{Root: opt.StateDir, FS: opt.FS}, started: time.Now(), ready: make(chan struct{}),
-		gone: make(chan struct{}, 1), spooled: make(chan struct{}, 1), resting: make(chan struct{}, 1), builds: make(chan struct{}, maxBuilds), big: newCrowd(maxBig, bigSpared, bigDawdle)}
-	d.budget, d.overfull, d.naming = newBudget(), make(chan struct{}, 1), make(chan struct{}, 1)
-	d.openStore = func() (checkpoint.Store, error) { return d.dir.OpenStore() }
-	d.set.Store(&opt)
-	d.mu.sessions = map[checkpoint.Key]*session{}
-	d.mu.paths = map[string]map[checkpoint.Key]bool{}
-	d.mu.procs = map[checkpoint.Proc]bool{}
-	d.mu.claimed = map[checkpoint.Key]bool{}
-	d.mu.cut = map[checkpoint.Key]chan struct{}{}
-	d.mu.subs = map[*subscriber]bool{}
+	d := &Daemon{opt: opt, settings: new(atomic.Pointer[Options]), times: usualTimes(), openStore: state.Dir.OpenStore}
+	d.settings.Store(&opt)
+	d.ready = func(*life) {
+		if opt.Ready != nil {
+			opt.Ready()
+		}
+	}
 	return d
 }
 
 // errGone: the socket or the state folder was removed under the daemon.
 var errGone = errors.New("the socket is gone")
 
-// Run listens, replays, serves until ctx ends, and then takes the last checkpoints. It returns ErrRunning when another
-// daemon holds the lock. When somebody removes the state folder or the socket, what is in memory is saved and all begins
-// anew.
+// Run listens, replays, serves until ctx ends, and then takes the last checkpoints. It returns socket.ErrRunning when another
+// daemon holds the lock.
 func (d *Daemon) Run(ctx context.Context) error {
 	for {
-		err := d.run(ctx)
-		if !errors.Is(err, errGone) {
+		err := d.live(ctx)
+		switch {
+		case !errors.Is(err, errGone):
 			return err
+		case ctx.Err() != nil:
+			return nil // told to stop when the next life was about to begin
 		}
-		if ctx.Err() != nil {
-			return nil // told to stop when it was about to begin anew
-		}
-		next := New(d.opt)
-		next.set, next.times, next.openStore = d.set, d.times, d.openStore
-		d = next
 	}
 }
 
-func (d *Daemon) run(ctx context.Context) error {
-	if err := d.dir.Make(); err != nil {
-		if errors.Is(err, state.ErrForeign) {
-			return err
-		}
-		d.health, d.homeless = err, true // degraded from the start: events are held in memory, hooks notice nothing
-		d.log.Error("state folder", zap.Error(err))
-	}
-	d.root, _ = os.Stat(d.opt.StateDir) // nil when it is not there
-	var err error
-	if d.place, err = Listen(d.opt.StateDir); err != nil {
+// live is one life. Its context outlives ctx by what a stop still has to do.
+func (d *Daemon) live(ctx context.Context) error {
+	l := newLife(d.opt, d.settings, d.times)
+	if err := l.site.enter(l.log); err != nil {
 		return err
 	}
-	defer d.place.unlock() // the kernel does it in any case
-	d.wait.Go(redact.Warm) // beside the start: the first log line and the first event need the rules
-	d.life, d.stop = context.WithCancel(context.WithoutCancel(ctx))
-	defer d.settled()
-	defer d.stop()
-	talk, hang := context.WithCancel(d.life)
-	d.talk, d.served = talk, make(chan struct{})
-	go func() { defer close(d.served); d.serve(ctx, d.place) }() // first of all: clients wait for ready, not for a socket
-	if err := d.open(ctx); err != nil {
-		hang()
-		return errors.Join(err, d.place.Close())
+	defer l.site.place.Unlock() //nolint:errcheck // the kernel does it in any case
+
+	l.wait.Go(redact.Warm) // beside the start: the first event needs the rules
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	talk, hangUp := context.WithCancel(life)
+	served := make(chan struct{})
+	defer l.awaitEnd(served)
+	defer end()
+	go func() { defer close(served); l.server.Serve(life, talk, l.site.place) }() // first of all: clients wait for ready, not for a socket
+
+	if err := l.open(ctx, life, d.openStore); err != nil {
+		hangUp()
+		return errors.Join(err, l.site.leave())
 	}
-	close(d.ready)
-	if d.opt.Ready != nil {
-		d.opt.Ready()
-	}
-	d.log.Info("ready", zap.String("socket", d.place.Path), zap.Duration("after", time.Since(d.started)))
-	d.wait.Go(func() { d.drainSpool(d.life) })
-	d.wait.Go(func() { d.rest(d.life) })
-	d.wait.Go(func() {
-		if err := d.dir.SweepAll(d.life, d.started); err != nil && d.life.Err() == nil {
-			d.log.Warn("sweep left-over files", zap.Error(err))
-		}
-	})
+	close(l.ready)
+	d.ready(l)
+	l.log.Info("ready", zap.String("socket", l.site.path()), zap.Duration("after", time.Since(l.began)))
+	l.settleIn(life)
+
+	var err error
 	select {
 	case <-ctx.Done():
-	case <-d.served:
-	case <-d.gone:
-		d.log.Warn("the socket was removed: saving what is in memory and starting again", zap.String("socket", d.place.Path))
-		d.forgetDisk()
+	case <-served:
+	case <-l.site.gone:
+		l.log.Warn("the socket was removed: saving what is in memory and starting again", zap.String("socket", l.site.path()))
+		for _, s := range l.sessions.Active() {
+			s.ForgetDisk(life)
+		}
 		err = errGone
-	case <-d.idleExit(ctx):
-		d.log.Info("no live agent for long; the next hook starts belay again")
+	case <-l.idleExit(life):
+		l.log.Info("no live agent for long; the next hook starts belay again")
 	}
-	return errors.Join(err, d.shutdown(hang))
-}
-
-const hangBudget = time.Second
-
-// settled waits until everything has ended. A store or a disk that hangs is not waited for: the process ends anyway.
-func (d *Daemon) settled() {
-	ended := make(chan struct{})
-	go func() { <-d.served; d.wait.Wait(); close(ended) }()
-	select {
-	case <-ended:
-	case <-time.After(hangBudget):
-		d.log.Warn("something still hangs on the disk; not waiting for it")
-	}
-}
-
-// open brings up everything behind the socket.
-func (d *Daemon) open(ctx context.Context) (err error) {
-	if err := d.dir.Sweep(); err != nil {
-		d.log.Warn("sweep left-over files", zap.Error(err))
-	}
-	if d.journal, err = d.openJournal(); err != nil {
-		return err
-	}
-	store, err := d.openStore()
-	if err != nil {
-		return err
-	}
-	bo := d.opt.Breaker
-	bo.FS, bo.StateFile, bo.Log = d.opt.FS, d.dir.Breaker(), d.log
-	if d.store, err = breaker.New(store, bo); err != nil {
-		return fmt.Errorf("open the breaker: %w", err)
-	}
-	if d.codec, err = mirror.NewCodec(); err != nil {
-		return fmt.Errorf("open the mirror's codec: %w", err)
-	}
-	d.openKey()
-	d.watch = watch.New(watch.Options{Log: d.log, Poll: d.opt.Poll, PollMax: d.opt.PollMax, NotifyOff: !d.opt.Notify})
-	states, err := d.replay(ctx)
-	if err != nil {
-		return err
-	}
-	if d.beats, err = d.newBeats(); err != nil {
-		return err
-	}
-	for what, run := range map[string]func(context.Context) error{
-		"journal": d.journal.Run, "breaker": d.store.Run, "watch": d.watch.Run, "heartbeat": d.beats.Run,
-	} {
-		d.wait.Go(func() {
-			if err := run(d.life); err != nil && d.life.Err() == nil {
-				d.log.Error(what+" ended", zap.Error(err))
-			}
-		})
-	}
-	for _, path := range []string{d.place.Path, d.opt.StateDir, d.dir.Spool(), d.dir.Journal()} {
-		d.watch.Add(path)
-		d.watch.Active(path, !d.opt.Notify)
-	}
-	for _, l := range states {
-		d.start(l, true)
-	}
-	d.wait.Go(func() { d.followChanges(d.life) })
-	d.wait.Go(func() { d.followBreaker(d.life) })
-	d.wait.Go(func() { d.followJournal(d.life) })
-	d.wait.Go(func() { d.followBudget(d.life) })
-	return nil
-}
-
-// replay gives the sessions that were active when the last daemon ended, and those that the journal names.
-func (d *Daemon) replay(ctx context.Context) ([]state.Loaded, error) {
-	list, rep, err := d.dir.Replay(ctx, d.store, d.journal)
-	if err != nil {
-		return nil, fmt.Errorf("replay the journal: %w", err)
-	}
-	d.counts.lost.Add(int64(rep.Journal.Lost))
-	d.counts.panics.Add(int64(rep.Panics))
-	d.log.Info("replayed", zap.Any("report", rep.Journal), zap.Int("sessions", len(list)))
-	if p := rep.Panic; rep.Panics > 0 {
-		d.log.Error("panic", zap.String("in", "replay"), zap.Int("records", rep.Panics), zap.Uint64("newest", p.Seq),
-			zap.String("panic", panicText(p.Value)), zap.ByteString("stack", p.Stack))
-	}
-
-	return list, nil
-}
-
-// safely runs f and survives its panic: one bad record must not take the daemon from all other sessions.
-func (d *Daemon) safely(what string, f func()) {
-	defer func() {
-		if p := recover(); p != nil {
-			d.counts.panics.Add(1)
-			d.log.Error("panic", zap.String("in", what), zap.String("panic", panicText(p)), zap.ByteString("stack", debug.Stack()))
-		}
-	}()
-	f()
-}
-
-// panicText tells a panic without what it was about: a fault of the runtime names none, all else may quote what it choked on.
-func panicText(p any) string {
-	if err, ok := p.(runtime.Error); ok {
-		return redact.Text(err.Error())
-	}
-	return fmt.Sprintf("%T", p)
-}
-
-// load reads a session from disk. It changes nothing there: two callers may load one session at the same time.
-func (d *Daemon) load(key checkpoint.Key) state.Loaded {
-	return d.dir.Load(d.life, d.store, key, d.journal.Health().Last)
-}
-
-// mend puts right on disk what reading a session found to be wrong. The session's own goroutine does it, before anything else.
-func (d *Daemon) mend(l state.Loaded) {
-	if err := errors.Join(l.Err, d.dir.Mend(l)); err != nil {
-		d.log.Warn("load state", zap.Stringer("session", l.Key), zap.Error(err))
-	}
-}
-
-// session gives the active session of a key, activating it when needed.
-func (d *Daemon) session(key checkpoint.Key) *session {
-	d.mu.Lock()
-	s := d.mu.sessions[key]
-	d.mu.Unlock()
-	if s != nil {
-		return s
-	}
-	return d.start(d.load(key), false)
-}
-
-// start makes a session active. Two callers get the same one.
-func (d *Daemon) start(l state.Loaded, replayed bool) *session {
-	state := l.State
-	s := &session{d: d, key: state.Key, folder: d.dir.Session(state.Key), inbox: make(chan func(), 64), done: make(chan struct{}), state: state, saved: state.Seq,
-		fresh: state.Began.IsZero(), lastSeen: time.Now(), noted: map[string]bool{}, agent: d.agentNamed(state.Key.Agent)}
-	if replayed {
-		s.saved = 0 // what the journal added is not in the file
-		s.lastSeen = state.LastEvent
-		s.resume()
-	}
-	s.show()
-	d.mu.Lock()
-	for d.mu.cut[state.Key] != nil {
-		done := d.mu.cut[state.Key]
-		d.mu.Unlock()
-		<-done
-		d.mu.Lock()
-	}
-	if other := d.mu.sessions[state.Key]; other != nil {
-		d.mu.Unlock()
-		return other
-	}
-	d.mu.sessions[state.Key] = s
-	d.mu.Unlock()
-	d.wait.Go(func() {
-		d.mend(l)
-		s.run(d.life)
-	})
-	if state.Proc != nil && state.Live {
-		d.waitFor(*state.Proc)
-	}
-	if state.Transcript != "" {
-		s.do(d.life, func() { s.read() })
-	}
-	return s
-}
-
-// resume owes what a restart found unsaved.
-func (s *session) resume() {
-	st := s.state
-	if st.News > 0 && (st.LastFull == nil || st.LastFull.News < st.News) && st.OwedFull == "" {
-		st.OwedFull = checkpoint.CauseHeartbeat
-	}
-}
-
-// retire takes an idle session out of memory; false when something reached its inbox meanwhile.
-func (d *Daemon) retire(s *session) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(s.inbox) > 0 || d.mu.stopping {
-		return false
-	}
-	delete(d.mu.sessions, s.key)
-	if len(d.mu.sessions) == 0 {
-		poke(d.resting)
-	}
-	return true
-}
-
-// apply hands an event to a session and waits for what the gates say.
-func (d *Daemon) apply(ctx context.Context, key checkpoint.Key, e checkpoint.Event) result {
-	for range 3 { // a session may retire between the look-up and the hand-over
-		r, ok := ask(ctx, d.session(key), func(s *session) result {
-			r := result{err: errPanic}
-			d.safely("event", func() { r = s.event(e) })
-			return r
-		})
-		if ok {
-			return r
-		}
-		if ctx.Err() != nil {
-			return result{err: ctx.Err()}
-		}
-	}
-	return result{err: errStopping}
-}
-
-// active lists the sessions in memory.
-func (d *Daemon) active() []*session {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	list := make([]*session, 0, len(d.mu.sessions))
-	for _, s := range d.mu.sessions {
-		list = append(list, s)
-	}
-	return list
-}
-
-func (d *Daemon) degraded() bool { return d.store.State().Phase != breaker.Closed }
-
-func (d *Daemon) count(dec checkpoint.Decision) {
-	c, _ := d.counts.decisions.LoadOrStore(string(dec.Code), new(atomic.Int64))
-	c.(*atomic.Int64).Add(1)
-}
-
-// bind notes who reads a transcript, for the watch.
-func (d *Daemon) bind(path string, key checkpoint.Key) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.mu.paths[path] == nil {
-		d.mu.paths[path] = map[checkpoint.Key]bool{}
-	}
-	d.mu.paths[path][key] = true
-	d.watch.Add(path)
-	d.watch.Active(path, true)
-}
-
-func (d *Daemon) unbind(path string, key checkpoint.Key) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.mu.paths[path], key)
-	if len(d.mu.paths[path]) == 0 {
-		delete(d.mu.paths, path)
-		d.watch.Remove(path) // it never blocks; under the lock, so that a bind that follows comes after it
-	}
+	return errors.Join(err, l.stop(life, hangUp, served))
 }

@@ -14,6 +14,7 @@ import (
 
 	"belay/breaker"
 	"belay/checkpoint"
+	"belay/internal/state"
 	"belay/internal/state/check"
 	"belay/internal/vfs"
 	"belay/internal/wire"
@@ -56,8 +57,8 @@ func (f *faulty) Probe(ctx context.Context, size int) error {
 // withFaults puts a faulty store into a daemon.
 func withFaults(f *faulty) func(*Daemon) {
 	return func(d *Daemon) {
-		d.openStore = func() (s checkpoint.Store, err error) {
-			f.Store, err = d.dir.OpenStore()
+		d.openStore = func(dir state.Dir) (s checkpoint.Store, err error) {
+			f.Store, err = dir.OpenStore()
 			return f, err
 		}
 		d.opt.Gates.FullTime, d.opt.Gates.SparseTime = 0, 0
@@ -127,7 +128,7 @@ func (r *running) newest(session string) *checkpoint.Checkpoint {
 	if len(list) == 0 {
 		r.t.Fatal("no checkpoint")
 	}
-	data, err := r.d.store.Get(context.Background(), key, list[0].Number)
+	data, err := r.l.store.Get(context.Background(), key, list[0].Number)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -280,14 +281,14 @@ func TestStopWithAHangingStore(t *testing.T) {
 		t.Errorf("stopping took %s, want 2 s (10 at most)", took)
 	}
 	close(wait)
-	until(t, "the write ends", func() bool { return len(r.d.builds) == 0 })
-	r.d.wait.Wait()
+	until(t, "the write ends", func() bool { return len(r.l.sessions.services.Builds) == 0 })
+	r.l.wait.Wait()
 }
 
 func TestJournalsDiskFailsAndComesBack(t *testing.T) {
 	dir := tempDir(t)
 	disk := &rotten{FS: vfs.OS{}, folder: "/journal"}
-	r := start(t, dir, func(d *Daemon) { d.opt.FS, d.dir.FS, d.opt.MemoryBytes = disk, disk, 64<<10 })
+	r := start(t, dir, func(d *Daemon) { d.opt.FS, d.opt.MemoryBytes = disk, 64<<10 })
 	r.rounds("s", 0, 2)
 	disk.on.Store(true)
 	if reply := r.rounds("s", 2, 1); reply.Kept != wire.KeptMemory {
@@ -305,7 +306,7 @@ func TestJournalsDiskFailsAndComesBack(t *testing.T) {
 		t.Errorf("%d rounds, want 404 at least", rounds)
 	}
 	until(t, "the state that holds the dropped events is saved", func() bool {
-		s, err := r.d.dir.LoadState(checkpoint.NewKey("tester", "", "s", "/proj"))
+		s, err := r.l.dir.LoadState(checkpoint.NewKey("tester", "", "s", "/proj"))
 		return err == nil && s.Rounds >= 404
 	})
 	warnings := 0

@@ -34,19 +34,3 @@ func TestDoublesFarApart(t *testing.T) {
 		t.Errorf("%d rounds of %d events that came twice, want each once", got, others)
 	}
 }
-
-// What a session remembers is bounded: the oldest ids go first.
-func TestHeardForgetsTheOldest(t *testing.T) {
-	var h heard
-	for n := range maxHeard + 10 {
-		h.add(fmt.Sprint("e", n), uint64(n))
-	}
-	for n, want := range map[int]bool{0: false, 9: false, 10: true, maxHeard + 9: true, maxHeard + 10: false} {
-		if got := h.has(fmt.Sprint("e", n)); got != want {
-			t.Errorf("e%d is known: %t, want %t", n, got, want)
-		}
-	}
-	if h.has("") || len(h.ids) != maxHeard || h.seq != maxHeard+9 {
-		t.Errorf("knows no id: %t; %d ids up to %d, want %d up to %d", h.has(""), len(h.ids), h.seq, maxHeard, maxHeard+9)
-	}
-}

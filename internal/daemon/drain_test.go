@@ -9,14 +9,14 @@ import (
 // A checkpoint that is asked for while the spool is looked at waits for the end of that, and no longer: also when nothing was there.
 func TestADrainOfNothingHoldsUpNoCheckpoint(t *testing.T) {
 	r := start(t, tempDir(t))
-	r.d.drain.Lock() // a drain that takes long, as on a busy machine
-	r.d.counts.draining.Store(true)
+	r.l.drain.turn.Lock() // a drain that takes long, as on a busy machine
+	r.l.drain.on.Store(true)
 	r.rounds("s", 0, 1)
 	answer := make(chan wire.Reply, 1)
 	go func() { answer <- r.checkpoint("s") }()
 	until(t, "the checkpoint is owed", func() bool { return r.session("tester", "s").Owed != "" })
-	r.d.drain.Unlock()
-	if n, err := r.d.drainOnce(t.Context()); n != 0 || err != nil {
+	r.l.drain.turn.Unlock()
+	if n, err := r.l.drain.once(t.Context()); n != 0 || err != nil {
 		t.Fatalf("drained %d, %v; want nothing there", n, err)
 	}
 	if got := <-answer; got.Decision == nil || !got.Decision.Take {

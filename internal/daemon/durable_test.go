@@ -76,7 +76,7 @@ func TestOwedSessionsWakeWithoutTheJournal(t *testing.T) {
 	dir := tempDir(t)
 	slow := func(d *Daemon) {
 		d.opt.SegmentBytes = 4096
-		d.times.stopBudget = time.Nanosecond // as after a kill: nothing is taken at the end
+		d.times.stop = time.Nanosecond // as after a kill: nothing is taken at the end
 	}
 	r := start(t, dir, slow)
 	r.rounds("owed", 0, 1)
@@ -114,7 +114,7 @@ func TestNumbersBeginAnewAfterTheJournalWasLost(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, "journal")); err != nil {
 		t.Fatal(err)
 	}
-	r = start(t, dir, func(d *Daemon) { d.times.stopBudget = time.Nanosecond })
+	r = start(t, dir, func(d *Daemon) { d.times.stop = time.Nanosecond })
 	if got := r.rounds("s", 10, 2); got.Kept != wire.KeptDisk || got.Seq > 10 {
 		t.Fatalf("a round after the journal was lost: %+v, want low numbers", got)
 	}
@@ -332,10 +332,10 @@ func TestEmptySegmentOfACrash(t *testing.T) {
 			}
 		}
 	}
-	kill := func(d *Daemon) { d.times.stopBudget = time.Nanosecond } // nothing is saved at the end
+	kill := func(d *Daemon) { d.times.stop = time.Nanosecond } // nothing is saved at the end
 	r = start(t, dir, kill)
 	r.rounds("s", 3, 1)
-	if err := r.d.releaseSegments(t.Context()); err != nil {
+	if err := releaseSegments(t.Context(), r.l.journal, r.l.sessions); err != nil {
 		t.Fatal(err)
 	}
 	r.rounds("s", 4, 3)

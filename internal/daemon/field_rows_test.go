@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"belay/checkpoint"
+	"belay/internal/daemon/session"
 	"belay/internal/state/spool"
 	"belay/internal/vfs"
 	"belay/internal/wire"
@@ -66,10 +68,10 @@ func TestS02ForkIsASessionOfItsOwn(t *testing.T) {
 
 // holds says whether a session is there and holds a message.
 func (r *running) holds(id, words string) bool {
-	for _, s := range r.d.active() {
-		if s.key.Session == id && s.key.Child == "" {
-			found, _ := ask(r.t.Context(), s, func(s *session) bool {
-				for _, m := range s.state.Messages {
+	for _, s := range r.l.sessions.Active() {
+		if s.Key.Session == id && s.Key.Child == "" {
+			found, _ := session.Ask(r.t.Context(), s, func(st *checkpoint.State) bool {
+				for _, m := range st.Messages {
 					if m.Text == words {
 						return true
 					}

@@ -6,6 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"belay/checkpoint"
+	"belay/internal/daemon/session"
 )
 
 // newestSaid is a session's last message; how many times each text stands in it is checked on the way.
@@ -13,8 +16,8 @@ func (r *running) newestSaid(id string) string {
 	r.t.Helper()
 	seen, last := map[string]int{}, ""
 	key := findKey(r.t, r, id)
-	_, _ = ask(r.t.Context(), r.d.session(key), func(s *session) bool {
-		for _, m := range s.state.Messages {
+	_, _ = session.Ask(r.t.Context(), r.active(key), func(st *checkpoint.State) bool {
+		for _, m := range st.Messages {
 			seen[m.Text]++
 			last = m.Text
 		}
@@ -98,8 +101,7 @@ func TestTheOlderOfTwoFilesIsReadAsTheNewer(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "the rewritten file is let go", func() bool {
-		following, _ := ask(t.Context(), r.d.session(findKey(t, r, sessionA)), func(s *session) bool { return s.older != nil })
-		return !following
+		return len(r.l.watchers.readers(old)) == 0
 	})
 	before := r.session("claude-code", sessionA).MessageCount
 	for n := 6; n < 10; n++ {
@@ -109,7 +111,7 @@ func TestTheOlderOfTwoFilesIsReadAsTheNewer(t *testing.T) {
 	if got := r.session("claude-code", sessionA).MessageCount; got <= before {
 		t.Errorf("%d rounds after two more turns, %d before them", got, before)
 	}
-	counting, _ := ask(t.Context(), r.d.session(findKey(t, r, sessionA)), func(s *session) bool { return !s.state.Reread })
+	counting, _ := session.Ask(t.Context(), r.active(findKey(t, r, sessionA)), func(st *checkpoint.State) bool { return !st.Reread })
 	if !counting {
 		t.Error("turns of the newer file count as history because the older one was rewritten")
 	}

@@ -20,6 +20,7 @@ import (
 	"belay/breaker"
 	"belay/checkpoint"
 	"belay/internal/agent/all"
+	"belay/internal/daemon/session"
 	"belay/internal/state"
 	"belay/internal/state/check"
 	"belay/internal/state/check/checktest"
@@ -99,6 +100,9 @@ func storeOf(t testing.TB, dir string) checkpoint.Store {
 	return s
 }
 
+// lockName is the lock beside a socket.
+func lockName(place string) string { return strings.TrimSuffix(place, ".sock") + ".lock" }
+
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
@@ -108,6 +112,7 @@ func exists(path string) bool {
 type running struct {
 	t    *testing.T
 	d    *Daemon
+	l    *life // its first
 	dir  string
 	logs *observer.ObservedLogs
 	stop func() error // ends it as SIGTERM does; a second call does nothing
@@ -125,11 +130,13 @@ func start(t *testing.T, dir string, change ...func(*Daemon)) *running {
 	core, logs := observer.New(zapcore.InfoLevel)
 	opt := testOptions(dir, zap.New(core))
 	d := New(opt)
-	d.times.retryFirst, d.times.retryLongest, d.times.spoolRetry = 20*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
+	d.times.session.RetryFirst, d.times.session.RetryLongest, d.times.spoolRetry = 20*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
 	for _, f := range change {
 		f(d)
 	}
-	d.set.Store(&d.opt)
+	d.settings.Store(&d.opt)
+	lives := make(chan *life, 10)
+	d.ready = func(l *life) { lives <- l }
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx) }()
@@ -156,7 +163,7 @@ func start(t *testing.T, dir string, change ...func(*Daemon)) *running {
 		}
 	})
 	select {
-	case <-d.ready:
+	case r.l = <-lives:
 	case <-time.After(patience):
 		t.Fatal("the daemon is not ready")
 	}
@@ -310,6 +317,16 @@ func said(res recovery.Result, words string) bool {
 		}
 	}
 	return false
+}
+
+// active gives a session, in memory.
+func (r *running) active(key checkpoint.Key) *session.Session {
+	r.t.Helper()
+	s, err := r.l.sessions.Session(r.t.Context(), key)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return s
 }
 
 func (r *running) count(name string) int64 { return r.status().Counts[name] }

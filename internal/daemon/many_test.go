@@ -48,9 +48,9 @@ func TestStopWith200Sessions(t *testing.T) {
 
 func TestD10SessionsLeaveMemoryAndFilesAreClosed(t *testing.T) {
 	path := transcriptPath(t, sessionA)
-	r := start(t, tempDir(t), func(d *Daemon) { d.times.idleAfter = 50 * time.Millisecond })
+	r := start(t, tempDir(t), func(d *Daemon) { d.times.session.IdleAfter = 50 * time.Millisecond })
 	r.rounds("warm", 0, 1)
-	until(t, "the first session leaves", func() bool { return len(r.d.active()) == 0 })
+	until(t, "the first session leaves", func() bool { return len(r.l.sessions.Active()) == 0 })
 	files, goroutines := openFiles(t), runtime.NumGoroutine()
 	for i := range 100 {
 		id := fmt.Sprintf("%08d-aaaa-4aaa-8aaa-aaaaaaaaaaaa", i)
@@ -58,11 +58,11 @@ func TestD10SessionsLeaveMemoryAndFilesAreClosed(t *testing.T) {
 		appendLines(t, file, record(id, "user", "wish", 0), record(id, "assistant", "answer", 1))
 		r.claude(file, startOf(id, "startup", "/proj"), payload{"hook_event_name": "SessionEnd", "session_id": id, "cwd": "/proj", "reason": "exit"})
 	}
-	until(t, "all sessions leave memory", func() bool { return len(r.d.active()) == 0 })
+	until(t, "all sessions leave memory", func() bool { return len(r.l.sessions.Active()) == 0 })
 	until(t, "files and goroutines are let go", func() bool {
 		return openFiles(t) <= files+5 && runtime.NumGoroutine() <= goroutines+5
 	})
-	until(t, "only socket, state folder, spool and journal are watched", func() bool { return r.d.watch.Status().Paths <= 4 })
+	until(t, "only socket, state folder, spool and journal are watched", func() bool { return r.l.watchers.watch.Status().Paths <= 4 })
 	if got := r.session("claude-code", "00000007-aaaa-4aaa-8aaa-aaaaaaaaaaaa"); got.State != "ended" {
 		t.Errorf("a session on disk: %+v", got)
 	}
@@ -79,7 +79,7 @@ func openFiles(t *testing.T) int {
 
 func TestNothingWakesUpWhenNothingHappens(t *testing.T) {
 	path := transcriptPath(t, sessionA)
-	r := start(t, tempDir(t), func(d *Daemon) { d.times.idleAfter = time.Hour })
+	r := start(t, tempDir(t), func(d *Daemon) { d.times.session.IdleAfter = time.Hour })
 	// An open call of a session without a known process: nothing can be noted of it.
 	r.event("s", wire.Event{Kind: "start"})
 	r.event("s", wire.Event{Kind: "tool-start", Call: "c", Name: "Bash"})
@@ -87,9 +87,9 @@ func TestNothingWakesUpWhenNothingHappens(t *testing.T) {
 	r.claude(path, startOf(sessionA, "startup", "/proj"))
 	until(t, "first sight", func() bool { return len(r.checkpoints("claude-code", sessionA)) == 1 })
 	time.Sleep(1500 * time.Millisecond) // calls are noted and the mirror is flushed within a second
-	ticks := r.d.counts.ticks.Load()
+	ticks := r.l.counts.Ticks.Load()
 	time.Sleep(time.Second) // silence is what is measured
-	if n := r.d.counts.ticks.Load() - ticks; n > 1 {
+	if n := r.l.counts.Ticks.Load() - ticks; n > 1 {
 		t.Errorf("%d ticks of sessions in a silent second", n)
 	}
 }
@@ -220,7 +220,7 @@ func TestASpooledGoodByeIsNoDeath(t *testing.T) {
 func TestG04TotalBudget(t *testing.T) {
 	const most = 200 << 10
 	r := start(t, tempDir(t), func(d *Daemon) {
-		d.times.idleAfter, d.opt.TotalBytes = 20*time.Millisecond, most
+		d.times.session.IdleAfter, d.opt.TotalBytes = 20*time.Millisecond, most
 		d.opt.Gates.ForcedTime = 0
 	})
 	seen := int64(0)
@@ -228,7 +228,7 @@ func TestG04TotalBudget(t *testing.T) {
 		for i := range 10 {
 			r.rounds(fmt.Sprint("s", i), j, 1)
 			r.checkpoint(fmt.Sprint("s", i))
-			kept := sized(t, r.d.dir.Sessions())
+			kept := sized(t, r.l.dir.Sessions())
 			if seen = max(seen, kept); kept > most {
 				t.Fatalf("after checkpoint %d of session %d %d bytes are kept, want at most %d", j, i, kept, most)
 			}
@@ -237,8 +237,8 @@ func TestG04TotalBudget(t *testing.T) {
 	if seen < most/2 {
 		t.Errorf("never more than %d bytes of %d were kept: too little is, or the bound was never met", seen, most)
 	}
-	until(t, "the sessions leave memory", func() bool { return len(r.d.active()) == 0 })
-	if err := r.d.keepTotal(t.Context()); err != nil {
+	until(t, "the sessions leave memory", func() bool { return len(r.l.sessions.Active()) == 0 })
+	if err := r.l.budget.keep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	total, sessions := int64(0), map[string]int{}
@@ -253,7 +253,7 @@ func TestG04TotalBudget(t *testing.T) {
 	if total > most || len(sessions) != 10 {
 		t.Errorf("%d bytes of %d sessions, want at most %d and a FULL of each of 10", total, len(sessions), most)
 	}
-	if got, want := r.count("kept_bytes"), sized(t, r.d.dir.Sessions()); got != want || r.count("kept_most") != most {
+	if got, want := r.count("kept_bytes"), sized(t, r.l.dir.Sessions()); got != want || r.count("kept_most") != most {
 		t.Errorf("status says %d bytes of at most %d, want %d of %d", got, r.count("kept_most"), want, most)
 	}
 	for name, n := range sessions {

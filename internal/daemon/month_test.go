@@ -40,60 +40,52 @@ func TestMonthStaysWithinItsBudget(t *testing.T) {
 	}
 	dir, files := tempDir(t), tempDir(t)
 	budget := int64(days * sessionsADay * budgetOfSession)
-	l := newLedger(t, dir, budget)
-	place, err := Listen(dir) // sockets do not know the clock: nobody is served
-	if err != nil {
-		t.Fatal(err)
-	}
+	disk := newLedger(t, dir, budget)
 	began := time.Now()
 	var taken, most int64
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zapcore.WarnLevel)
 		opt := testOptions(dir, zap.New(core))
-		opt.FS, opt.TotalBytes, opt.SegmentBytes, opt.Notify, opt.WorkTree = l, budget, monthSegment, false, false
+		opt.FS, opt.TotalBytes, opt.SegmentBytes, opt.Notify, opt.WorkTree = disk, budget, monthSegment, false, false
 		opt.Gates = checkpoint.Gates{SparseTime: 5 * time.Minute, SparseRounds: 5, FullTime: 5 * time.Minute, ForcedTime: time.Second}
 		opt.Retention = checkpoint.Policy{Count: 50, Bytes: 1 << 20, Age: 12 * time.Hour}
 		opt.Poll, opt.PollMax = time.Second, 30*time.Second
 		d := New(opt)
-		d.place, d.root = place, must(os.Stat(dir))
+		l := newLife(d.opt, d.settings, d.times) // sockets do not know the clock: nobody is served
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		d.life, d.stop = context.WithCancel(context.WithoutCancel(ctx))
-		d.talk, d.served = d.life, make(chan struct{})
-		close(d.served)
-		if err := d.open(ctx); err != nil {
+		if err := l.open(ctx, ctx, d.openStore); err != nil {
 			t.Fatal(err)
 		}
-		close(d.ready)
 		var sessions sync.WaitGroup
 		for i := range days * sessionsADay {
 			sessions.Go(func() {
 				time.Sleep(time.Duration(i) * 24 * time.Hour / sessionsADay)
-				playDay(t, d, i, files)
+				playDay(t, l, i, files)
 			})
 		}
 		sessions.Wait()
 		time.Sleep(time.Hour) // everything is idle, and was put in order
-		if n := len(d.active()); n != 0 {
+		if n := len(l.sessions.Active()); n != 0 {
 			t.Errorf("%d sessions are in memory an hour after the last, want none", n)
 		}
-		taken = d.counts.taken.Load()
-		if err := d.shutdown(func() {}); err != nil {
+		taken = l.counts.Taken.Load()
+		served := make(chan struct{})
+		close(served)
+		if err := l.stop(ctx, func() {}, served); err != nil {
 			t.Error(err)
 		}
-		d.wait.Wait()
+		cancel()
+		l.wait.Wait()
 		for _, e := range logs.All() {
 			t.Errorf("log: %s %v", e.Message, e.ContextMap())
 		}
 	})
-	if err := place.unlock(); err != nil {
-		t.Error(err)
-	}
-	most = l.mostKept
+	most = disk.mostKept
 	t.Logf("%d sessions in %s: %d checkpoints, %d operations on the disk, at most %d of %d bytes kept, journal at most %d bytes, %d FULLs removed",
-		days*sessionsADay, time.Since(began).Round(time.Millisecond), taken, l.ops, most, budget, l.mostJournal, l.fullsGone)
-	if most < budget*3/4 || l.fullsGone == 0 {
-		t.Errorf("at most %d of %d bytes were kept and %d FULLs went: the budget was never met", most, budget, l.fullsGone)
+		days*sessionsADay, time.Since(began).Round(time.Millisecond), taken, disk.ops, most, budget, disk.mostJournal, disk.fullsGone)
+	if most < budget*3/4 || disk.fullsGone == 0 {
+		t.Errorf("at most %d of %d bytes were kept and %d FULLs went: the budget was never met", most, budget, disk.fullsGone)
 	}
 	wantEverySession(t, dir, days*sessionsADay)
 	checktest.Whole(t, dir)
@@ -107,18 +99,18 @@ func must[T any](v T, err error) T {
 }
 
 // playDay is one session of a day: ten rounds of 150 s with a tool call in each, and a transcript that grows with them.
-func playDay(t *testing.T, d *Daemon, i int, files string) {
+func playDay(t *testing.T, l *life, i int, files string) {
 	id := fmt.Sprintf("%08d-aaaa-4aaa-8aaa-aaaaaaaaaaaa", i)
 	key := checkpoint.NewKey("claude-code", "", id, "")
 	path := filepath.Join(files, id+".jsonl")
 	tell := func(e checkpoint.Event) {
 		e.Key, e.Transcript, e.Workspace, e.ID = key, path, "/proj", fmt.Sprint(id, time.Now().UnixNano(), e.Kind)
-		r := d.apply(t.Context(), key, e)
-		if r.err == nil {
-			_, r.err = d.kept(t.Context(), r.seq)
+		r := l.sessions.Apply(t.Context(), key, e)
+		if r.Err == nil {
+			_, r.Err = l.Kept(t.Context(), r.Seq)
 		}
-		if r.err != nil {
-			t.Errorf("%s of session %d: %v", e.Kind, i, r.err)
+		if r.Err != nil {
+			t.Errorf("%s of session %d: %v", e.Kind, i, r.Err)
 		}
 	}
 	tell(checkpoint.Event{Kind: checkpoint.EventStart, Source: "startup"})

@@ -8,6 +8,8 @@ import (
 	"belay/breaker"
 	"belay/checkpoint"
 	"belay/internal/agent"
+	"belay/internal/daemon/session"
+	"belay/internal/daemon/socket"
 	"belay/internal/vfs"
 	"belay/recovery"
 )
@@ -63,39 +65,23 @@ const (
 // Reload takes over the settings of opt that can change while the daemon runs: gates, retention, recovery and work tree.
 // It may be called at any time, from any goroutine; what is under way ends by the old ones.
 func (d *Daemon) Reload(opt Options) {
-	next := *d.set.Load()
+	next := *d.settings.Load()
 	next.Gates, next.Retention, next.TotalBytes = opt.Gates, opt.Retention, opt.TotalBytes
 	next.Adopt, next.AdoptWindow, next.BriefBytes, next.WorkTree = opt.Adopt, opt.AdoptWindow, opt.BriefBytes, opt.WorkTree
-	d.set.Store(&next)
+	d.settings.Store(&next)
 }
 
 // times are no settings, because users have no reason to change them; tests have.
 type times struct {
-	idleAfter    time.Duration // a session without events and without a live process goes to disk
-	lateText     time.Duration // how long a build waits for the last answer to reach the transcript
-	stopBudget   time.Duration
-	flushEvery   time.Duration
-	procsAfter   time.Duration // a call open for so long has its processes noted
-	quietChain   time.Duration
-	briefBudget  time.Duration // of the client's second
-	readyBudget  time.Duration
-	frameBudget  time.Duration // for one request, once it has begun
-	writeBudget  time.Duration // for one reply to a slow client
-	retryFirst   time.Duration // after a failed checkpoint
-	retryLongest time.Duration
-	roomBudget   time.Duration // for making room in the total before a checkpoint
-	spoolRetry   time.Duration // after a drain that left events because the journal's disk fails
+	session    session.Times
+	socket     socket.Times
+	brief      time.Duration // of the client's second
+	stop       time.Duration
+	room       time.Duration // for making room in the total before a checkpoint
+	spoolRetry time.Duration // after a drain that left events because the journal's disk fails
 }
 
 func usualTimes() times {
-	return times{
-		idleAfter: 10 * time.Minute, lateText: 2 * time.Second, stopBudget: 1500 * time.Millisecond, flushEvery: time.Second,
-		procsAfter: time.Second, quietChain: 2 * time.Minute, briefBudget: 800 * time.Millisecond, readyBudget: 30 * time.Second,
-		frameBudget: 30 * time.Second, writeBudget: 10 * time.Second, retryFirst: time.Second, retryLongest: 30 * time.Second,
-		spoolRetry: 30 * time.Second, roomBudget: 30 * time.Second,
-	}
+	return times{session: session.UsualTimes(), socket: socket.Times{Ready: 30 * time.Second, Frame: 30 * time.Second, Write: 10 * time.Second},
+		brief: 800 * time.Millisecond, stop: 1500 * time.Millisecond, room: 30 * time.Second, spoolRetry: 30 * time.Second}
 }
-
-// maxBuilds bounds the checkpoints that are written at the same time, each with its git. A store that hangs for one session
-// leaves room for the others.
-const maxBuilds = 16

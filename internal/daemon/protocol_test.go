@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"belay/internal/daemon/socket"
 	"belay/internal/state/check"
 	"belay/internal/wire"
 )
@@ -23,7 +24,7 @@ import (
 // raw is a connection without the client's manners.
 func (r *running) raw() *net.UnixConn {
 	r.t.Helper()
-	c, err := net.Dial("unix", r.d.place.Path)
+	c, err := net.Dial("unix", r.l.site.path())
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -224,41 +225,6 @@ func TestD12OneBadClientDoesNotStopTheOthers(t *testing.T) {
 	}
 }
 
-func TestConnectionsAreBounded(t *testing.T) {
-	r := start(t, tempDir(t), func(d *Daemon) { d.opt.Connections = 4 })
-	for range 4 {
-		r.raw()
-	}
-	refused := r.raw()
-	if _, err := refused.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !strings.Contains(fmt.Sprint(err), "reset") {
-		t.Errorf("the fifth connection: %v, want it closed", err)
-	}
-}
-
-// A client that never reads its answers ends after its time and holds up nobody.
-func TestSlowReader(t *testing.T) {
-	r := start(t, tempDir(t), func(d *Daemon) { d.times.writeBudget = 300 * time.Millisecond })
-	r.rounds("s", 0, 20)
-	slow := r.dial()
-	ended := make(chan error, 1)
-	go func() {
-		for {
-			if err := slow.Send(wire.Request{Op: "show", Agent: "tester", Session: "s"}, nil); err != nil {
-				ended <- err
-				return
-			}
-		}
-	}()
-	if got := r.rounds("other", 0, 5); got.Kept != wire.KeptDisk {
-		t.Errorf("an event beside a slow reader: %+v", got)
-	}
-	select {
-	case <-ended:
-	case <-time.After(patience):
-		t.Error("the slow reader was never given up")
-	}
-}
-
 func TestSubscribe(t *testing.T) {
 	r := start(t, tempDir(t))
 	c := r.dial()
@@ -365,14 +331,14 @@ func TestD02WhatLiesAtTheSocketsPlace(t *testing.T) {
 			t.Cleanup(func() { _ = os.Remove(lockName(wire.SocketPlaces(dir)[1])) })
 			r := start(t, dir)
 			r.excused = []check.Rule{check.Private, check.Known} // what lies there stays
-			if r.d.place.Path == path {
+			if r.l.site.path() == path {
 				t.Fatal("it listens there")
 			}
 			// Nobody may start at the first place later, while this one runs at the second.
 			if err := errors.Join(os.RemoveAll(path), lay(path)); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := Listen(dir); !errors.Is(err, ErrRunning) {
+			if _, err := socket.Listen(dir); !errors.Is(err, socket.ErrRunning) {
 				t.Errorf("a second daemon: %v, want ErrRunning", err)
 			}
 			if err := r.stop(); err != nil {
@@ -398,8 +364,8 @@ func TestD02StaleSocket(t *testing.T) {
 	}
 	began := time.Now()
 	r := start(t, dir)
-	if r.d.place.Path != path {
-		t.Errorf("listens at %s, want %s", r.d.place.Path, path)
+	if r.l.site.path() != path {
+		t.Errorf("listens at %s, want %s", r.l.site.path(), path)
 	}
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("up after %s, want 1 s (5 at most)", took)
@@ -452,7 +418,7 @@ func TestTwoDaemonsRacing(t *testing.T) {
 		go func() { ended <- New(testOptions(dir, nopLog())).Run(ctx) }()
 	}
 	for range cap(ended) - 1 {
-		if err := <-ended; !errors.Is(err, ErrRunning) {
+		if err := <-ended; !errors.Is(err, socket.ErrRunning) {
 			t.Errorf("a loser ended with %v, want ErrRunning", err)
 		}
 	}
@@ -468,31 +434,4 @@ func TestTwoDaemonsRacing(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Errorf("the winner ended with %v", err)
 	}
-}
-
-func FuzzReadRequest(f *testing.F) {
-	for _, seed := range []string{`{"op":"status"}`, `{"op":"hook","len":3}` + "\nabc", `{"len":9999999}`, `{"op":7}`, "null", "", `{"op":"event","body":{}}`} {
-		f.Add([]byte(seed + "\n"))
-	}
-	d := New(testOptions("/nowhere", nopLog()))
-	close(d.ready)
-	f.Fuzz(func(t *testing.T, in []byte) {
-		r := bufio.NewReader(bytes.NewReader(in))
-		line, err := readLine(r, wire.MaxLine)
-		if err != nil {
-			return
-		}
-		req, err := readHeader(line)
-		if err != nil {
-			return
-		}
-		if req.Op == "" && (req.Len != 0 || req.ID != "") {
-			t.Errorf("fields of an agent's payload were taken for ours: %+v", req)
-		}
-		payload, free, err := d.readPayload(t.Context(), &talker{}, r, &req)
-		free()
-		if err == nil && len(payload) > min(max(req.Len, 0), wire.MaxPayload) {
-			t.Errorf("%d bytes of payload for %d", len(payload), req.Len)
-		}
-	})
 }

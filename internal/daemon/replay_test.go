@@ -11,7 +11,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"belay/breaker"
 	"belay/checkpoint"
 	"belay/checkpoint/journal"
 	"belay/internal/state"
@@ -149,20 +148,18 @@ func (p *past) harm() {
 	}
 }
 
-// next is the daemon that comes after, as far as its replay needs it.
-func (p *past) next() *Daemon {
+// next is the life of a daemon that comes after, as far as its replay needs it.
+func (p *past) next() *life {
 	opt := testOptions(p.dir.Root, nopLog())
 	opt.FS = p.dir.FS
 	d := New(opt)
-	d.life = context.Background()
+	l := newLife(d.opt, d.settings, d.times)
 	var err error
-	d.journal, err = d.openJournal()
+	l.journal, err = l.openJournal()
 	p.must(err)
-	bo := opt.Breaker
-	bo.FS, bo.StateFile, bo.Log = opt.FS, d.dir.Breaker(), nopLog()
-	d.store, err = breaker.New(p.store, bo)
+	l.store, err = l.openBreaker(func(state.Dir) (checkpoint.Store, error) { return p.store, nil })
 	p.must(err)
-	return d
+	return l
 }
 
 func asJSON(t *rapid.T, s *checkpoint.State) string {

@@ -6,106 +6,112 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
+	"go.uber.org/zap"
+
 	"belay/checkpoint"
+	"belay/checkpoint/journal"
 	"belay/internal/agent"
+	"belay/internal/daemon/session"
+	"belay/internal/daemon/socket"
 	"belay/internal/host/proc"
 	"belay/internal/redact"
+	"belay/internal/state/query"
 	"belay/internal/wire"
 )
 
 // staleAfter is how old a spooled event may be for its process number to mean what it did.
 const staleAfter = 10 * time.Second
 
-// client is what a connection said about itself.
-type client struct {
-	agent string
-}
-
-// handle starts an op and gives its answer, which may still be on its way. Events reach their sessions in the order of the
+// Handle starts an op and gives its answer, which may still be on its way. Events reach their sessions in the order of the
 // connection's lines.
-func (d *Daemon) handle(ctx context.Context, cl *client, req wire.Request, payload []byte) *answer {
-	if !d.waitReady(ctx) {
-		return failure(wire.CodeStopping, "belay is not ready yet", "try again; events go to the spool meanwhile")
-	}
+func (l *life) Handle(ctx context.Context, cl *socket.Client, req wire.Request, payload []byte) *socket.Answer {
 	switch req.Op {
 	case "hello":
-		cl.agent = req.Agent
-		return d.bodyAnswer(map[string]any{"version": d.opt.Version, "v": wire.Version, "pid": os.Getpid(), "state_dir": d.opt.StateDir})
+		cl.Agent = req.Agent
+		return l.bodyAnswer(map[string]any{"version": l.opt.Version, "v": wire.Version, "pid": os.Getpid(), "state_dir": l.opt.StateDir})
 	case "":
-		if cl.agent == "" {
-			return failure(wire.CodeBadRequest, "no op", `say {"op":"hello","agent":"..."} first to send bare payloads`)
+		if cl.Agent == "" {
+			return socket.Failure(wire.CodeBadRequest, "no op", `say {"op":"hello","agent":"..."} first to send bare payloads`)
 		}
-		req.Op, req.Agent = "hook", cl.agent
-		return d.hook(ctx, req, payload)
+		req.Op, req.Agent = "hook", cl.Agent
+		return l.hook(ctx, req, payload)
 	case "hook":
-		return d.hook(ctx, req, payload)
+		return l.hook(ctx, req, payload)
 	case "event":
-		return d.eventOp(ctx, req)
+		return l.eventOp(ctx, req)
 	case "verb":
-		return d.verb(ctx, req)
+		return l.verb(ctx, req)
 	case "mark":
-		return d.markOp(ctx, req)
+		return l.markOp(ctx, req)
 	case "check", "checkpoint":
-		return d.checkOp(ctx, req)
+		return l.checkOp(ctx, req)
 	case "status":
-		return d.statusOp(ctx, req)
+		return l.statusOp(ctx, req)
 	case "list", "show", "recover":
-		return d.lookupOp(ctx, req)
+		return l.lookupOp(ctx, req)
 	case "reset":
-		return d.resetOp(ctx)
+		return l.resetOp(ctx)
 	case "subscribe":
-		return d.subscribe(ctx)
+		return l.feed.Subscribe(ctx)
 	}
-	return failure(wire.CodeUnknownOp, "unknown op "+req.Op, "docs/protocol.md lists the ops of protocol version 1")
+	return socket.Failure(wire.CodeUnknownOp, "unknown op "+req.Op, "docs/protocol.md lists the ops of protocol version 1")
 }
 
-func (d *Daemon) waitReady(ctx context.Context) bool {
-	select {
-	case <-d.ready:
-		return true
-	default:
+// Stored is the newest record on disk.
+func (l *life) Stored() uint64 { return l.journal.Health().Stored }
+
+// Kept says where a record is, in the wire's words.
+func (l *life) Kept(ctx context.Context, seq uint64) (string, error) {
+	err := l.journal.Wait(ctx, seq)
+	switch {
+	case err == nil:
+		return wire.KeptDisk, nil
+	case errors.Is(err, journal.ErrMemory):
+		return wire.KeptMemory, nil
 	}
-	t := time.NewTimer(d.times.readyBudget)
-	defer t.Stop()
-	select {
-	case <-d.ready:
-		return true
-	case <-t.C:
-	case <-ctx.Done():
-	}
-	return false
+	return "", err
 }
 
-func (d *Daemon) bodyAnswer(v any) *answer {
+func (l *life) bodyAnswer(v any) *socket.Answer {
 	data, err := json.Marshal(v)
 	if err != nil {
-		return failure(wire.CodeInternal, err.Error(), "")
+		return socket.Failure(wire.CodeInternal, err.Error(), "")
 	}
-	return &answer{reply: wire.Reply{OK: true, Body: data}}
+	return &socket.Answer{Reply: wire.Reply{OK: true, Body: data}}
 }
 
-func (d *Daemon) agentNamed(name string) agent.Agent {
-	for _, a := range d.opt.Agents {
-		if a.Name() == name {
-			return a
+var errTooMany = errors.New("too many new sessions in a minute; this one is not recorded")
+
+// take hands an event to its session, within the bound on new sessions.
+func (l *life) take(ctx context.Context, e checkpoint.Event) session.Result {
+	l.counts.events.Add(1)
+	e = agent.CleanEvent(e)
+	e.Key = l.sessions.resolve(e.Key)
+	if !l.sessions.admit(e.Key) {
+		if l.counts.dropped.Add(1)%1000 == 1 {
+			l.log.Warn("more new sessions than the limit: they are not recorded", zap.Int("per minute", l.opt.SessionsPerMinute))
 		}
+		return session.Result{Err: errTooMany}
 	}
-	return nil
+	r := l.sessions.Apply(ctx, e.Key, e)
+	l.feed.Publish(socket.Notice{What: "event", Agent: e.Key.Agent, Session: e.Key.Session, Kind: string(e.Kind), Seq: r.Seq, Decision: wireDecision(r)})
+	return r
 }
 
 // hook maps an agent's payload to events.
-func (d *Daemon) hook(ctx context.Context, req wire.Request, payload []byte) *answer {
-	a := d.agentNamed(req.Agent)
+func (l *life) hook(ctx context.Context, req wire.Request, payload []byte) *socket.Answer {
+	a := l.sessions.agent(req.Agent)
 	if a == nil {
-		d.counts.dropped.Add(1)
-		return failure(wire.CodeUnknownAgent, "no agent named "+req.Agent, "use op event for other programs")
+		l.counts.dropped.Add(1)
+		return socket.Failure(wire.CodeUnknownAgent, "no agent named "+req.Agent, "use op event for other programs")
 	}
 	in, err := a.Decode(ctx, agent.Hook{Event: req.Event, Payload: payload, Cut: req.Cut, PID: req.PID, Cwd: req.Workspace})
 	if err != nil {
-		d.counts.badFrames.Add(1)
-		return failure(wire.CodeBadRequest, err.Error(), "")
+		l.server.Counts.BadFrames.Add(1)
+		return socket.Failure(wire.CodeBadRequest, err.Error(), "")
 	}
 	at := time.Now().UTC()
 	if req.Spooled > 0 {
@@ -115,7 +121,7 @@ func (d *Daemon) hook(ctx context.Context, req wire.Request, payload []byte) *an
 	if time.Since(at) > staleAfter {
 		who = nil // by now the number may be another process's
 	}
-	var last result
+	var last session.Result
 	for i := range in.Events {
 		e := &in.Events[i]
 		e.At, e.Sum, e.ID = at, checkpoint.Hash(req.Event+"\x00"+string(payload))+uint64(i), eventID(req.ID, i)
@@ -123,21 +129,46 @@ func (d *Daemon) hook(ctx context.Context, req wire.Request, payload []byte) *an
 			e.Proc = who
 		}
 		if e.Transcript == "" {
-			e.Key = d.account(e.Key)
+			e.Key = l.sessions.account(e.Key)
 		}
-		if last = d.take(ctx, *e); last.err != nil {
-			return failure(wire.CodeInternal, last.err.Error(), "")
+		if last = l.take(ctx, *e); last.Err != nil {
+			return socket.Failure(wire.CodeInternal, last.Err.Error(), "")
 		}
 	}
-	ans := d.eventAnswer(req, last)
+	ans := l.eventAnswer(req, last)
 	switch {
 	case len(in.Events) == 0:
 	case req.Spooled == 0:
-		d.offer(ans, a, in, in.Events[0], req.Event)
-	case in.Ask == agent.AskStart && !last.double: // its hook has gone without an answer
-		d.owe(d.resolve(in.Events[0].Key))
+		l.offer(ans, a, in, in.Events[0], req.Event)
+	case in.Ask == agent.AskStart && !last.Double: // its hook has gone without an answer
+		l.teller.Missed(ctx, l.sessions.resolve(in.Events[0].Key))
 	}
 	return ans
+}
+
+// offer adds to a hook's answer the brief that belongs there: at a start by the start's reason, and later, with the next
+// event that can carry it, the brief that a start owed. Where there is none to tell, it may be a line on belay's own faults.
+func (l *life) offer(ans *socket.Answer, a agent.Agent, in agent.Incoming, e checkpoint.Event, event string) {
+	if in.Ask == agent.AskNothing {
+		return
+	}
+	ans.Finish = func(ctx context.Context, ans *socket.Answer) {
+		b := l.teller.Tell(ctx, in.Ask, l.sessions.resolve(e.Key), e, a)
+		if b == nil {
+			return
+		}
+		ans.Written = b.Done
+
+		text := b.Text
+		if text == "" && b.Err == nil {
+			if line := l.notices.Line(b.Start, l.store.State(), l.counts.dropped.Load(), time.Now()); line != "" {
+				text = checkpoint.Frame(query.Marker(), line)
+			}
+		}
+		if text != "" {
+			ans.Body = a.Reply(event, text)
+		}
+	}
 }
 
 // eventID gives each event of one call its own id.
@@ -161,45 +192,45 @@ func process(pid int) *checkpoint.Proc {
 }
 
 // eventAnswer is the reply to an event: written when the journal's record is where the client wants it.
-func (d *Daemon) eventAnswer(req wire.Request, r result) *answer {
-	ans := &answer{reply: wire.Reply{OK: true, Seq: r.seq, Decision: wireDecision(r)}}
-	if r.seq == 0 {
+func (l *life) eventAnswer(req wire.Request, r session.Result) *socket.Answer {
+	ans := &socket.Answer{Reply: wire.Reply{OK: true, Seq: r.Seq, Decision: wireDecision(r)}}
+	if r.Seq == 0 {
 		return ans
 	}
 	if req.Early {
-		ans.reply.Kept = wire.KeptEarly
+		ans.Reply.Kept = wire.KeptEarly
 		return ans
 	}
-	ans.seq = r.seq
+	ans.Seq = r.Seq
 	return ans
 }
 
-func wireDecision(r result) *wire.Decision {
-	d := r.decision
+func wireDecision(r session.Result) *wire.Decision {
+	d := r.Decision
 	if d.Code == "" || d.Code == checkpoint.CodeNoTrigger {
 		return nil
 	}
-	return &wire.Decision{Take: d.Take, Kind: string(d.Level), Code: string(d.Code), Text: d.Text, Owed: d.Owed, Number: r.number}
+	return &wire.Decision{Take: d.Take, Kind: string(d.Level), Code: string(d.Code), Text: d.Text, Owed: d.Owed, Number: r.Number}
 }
 
 // eventOp takes an event of any program, in the wire's own form.
-func (d *Daemon) eventOp(ctx context.Context, req wire.Request) *answer {
+func (l *life) eventOp(ctx context.Context, req wire.Request) *socket.Answer {
 	var w wire.Event
 	if err := json.Unmarshal(req.Body, &w); err != nil {
-		return failure(wire.CodeBadRequest, "body: "+err.Error(), `for example {"op":"event","agent":"mine","session":"s1","body":{"kind":"prompt","text":"..."}}`)
+		return socket.Failure(wire.CodeBadRequest, "body: "+err.Error(), `for example {"op":"event","agent":"mine","session":"s1","body":{"kind":"prompt","text":"..."}}`)
 	}
 	e, err := fromWire(req, w)
 	if err != nil {
-		return failure(wire.CodeBadRequest, err.Error(), "docs/protocol.md lists the kinds of events")
+		return socket.Failure(wire.CodeBadRequest, err.Error(), "docs/protocol.md lists the kinds of events")
 	}
 	if w.Ephemeral {
-		return &answer{reply: wire.Reply{OK: true, Kept: wire.KeptNothing}}
+		return &socket.Answer{Reply: wire.Reply{OK: true, Kept: wire.KeptNothing}}
 	}
-	r := d.take(ctx, e)
-	if r.err != nil {
-		return failure(wire.CodeInternal, r.err.Error(), "")
+	r := l.take(ctx, e)
+	if r.Err != nil {
+		return socket.Failure(wire.CodeInternal, r.Err.Error(), "")
 	}
-	return d.eventAnswer(req, r)
+	return l.eventAnswer(req, r)
 }
 
 // kinds are the events that a client may send.
@@ -230,10 +261,10 @@ func fromWire(req wire.Request, w wire.Event) (checkpoint.Event, error) {
 	work := realPath(req.Workspace)
 	key := checkpoint.NewKey(name, req.Account, req.Session, work)
 	key.Child = req.Child
-	e := checkpoint.Event{At: time.Now().UTC(), Key: key, Kind: kind, ID: req.ID, Turn: brief(w.Turn), Aside: w.Aside, Source: brief(w.Source),
-		Reason: brief(w.Reason), Outcome: checkpoint.Outcome(brief(w.Outcome)), Call: brief(w.Call), Name: brief(w.Name), Failed: w.Failed,
-		Background: w.Background, Bare: w.Bare, Child: brief(w.Child), ChildName: brief(w.ChildName), Parent: brief(w.Parent), Decision: w.Decision,
-		Transcript: w.Transcript, Workspace: work, Model: brief(w.Model), Mode: brief(w.Mode), Text: redact.Cut(w.Text, checkpoint.CutText),
+	e := checkpoint.Event{At: time.Now().UTC(), Key: key, Kind: kind, ID: req.ID, Turn: short(w.Turn), Aside: w.Aside, Source: short(w.Source),
+		Reason: short(w.Reason), Outcome: checkpoint.Outcome(short(w.Outcome)), Call: short(w.Call), Name: short(w.Name), Failed: w.Failed,
+		Background: w.Background, Bare: w.Bare, Child: short(w.Child), ChildName: short(w.ChildName), Parent: short(w.Parent), Decision: w.Decision,
+		Transcript: w.Transcript, Workspace: work, Model: short(w.Model), Mode: short(w.Mode), Text: redact.Cut(w.Text, checkpoint.CutText),
 		Input: redact.Cut(w.Input, checkpoint.CutTool), Output: redact.Cut(w.Output, checkpoint.CutTool)}
 	if w.PID > 0 {
 		e.Proc = process(w.PID)
@@ -247,34 +278,46 @@ const (
 	maxWord = 1024
 )
 
-// brief is a client's short field: redacted, and cut where it is none.
-func brief(s string) string { return redact.Cut(s, maxWord) }
+// short is a client's short field: redacted, and cut where it is none.
+func short(s string) string { return redact.Cut(s, maxWord) }
 
-func (d *Daemon) markOp(ctx context.Context, req wire.Request) *answer {
+func (l *life) markOp(ctx context.Context, req wire.Request) *socket.Answer {
 	var w wire.Event
 	if len(req.Body) > 0 {
 		if err := json.Unmarshal(req.Body, &w); err != nil {
-			return failure(wire.CodeBadRequest, "body: "+err.Error(), "")
+			return socket.Failure(wire.CodeBadRequest, "body: "+err.Error(), "")
 		}
 	}
 	w.Kind = string(checkpoint.EventMark)
 	if w.Text == "" {
-		return failure(wire.CodeBadRequest, "no text", "belay mark \"what to keep\"")
+		return socket.Failure(wire.CodeBadRequest, "no text", "belay mark \"what to keep\"")
 	}
 	e, err := fromWire(req, w)
 	if err != nil {
-		return failure(wire.CodeBadRequest, err.Error(), "")
+		return socket.Failure(wire.CodeBadRequest, err.Error(), "")
 	}
-	r := d.take(ctx, e)
-	if r.err != nil {
-		return failure(wire.CodeInternal, r.err.Error(), "")
+	r := l.take(ctx, e)
+	if r.Err != nil {
+		return socket.Failure(wire.CodeInternal, r.Err.Error(), "")
 	}
-	return d.eventAnswer(req, r)
+	return l.eventAnswer(req, r)
 }
 
-func (d *Daemon) resetOp(ctx context.Context) *answer {
-	if err := d.store.Reset(ctx); err != nil {
-		return failure(wire.CodeDegraded, err.Error(), "the store still cannot be written: free space or mend it, then reset again")
+func (l *life) resetOp(ctx context.Context) *socket.Answer {
+	if err := l.store.Reset(ctx); err != nil {
+		return socket.Failure(wire.CodeDegraded, err.Error(), "the store still cannot be written: free space or mend it, then reset again")
 	}
-	return d.bodyAnswer(d.store.State())
+	return l.bodyAnswer(l.store.State())
+}
+
+// realPath compares folders as the kernel does; a path that cannot be resolved stands for itself. A link may lead to a name
+// that is no UTF-8, which keys are not.
+func realPath(path string) string {
+	if path == "" {
+		return ""
+	}
+	if resolved, err := filepath.EvalSymlinks(path); err == nil {
+		return agent.Text(resolved)
+	}
+	return agent.Text(filepath.Clean(path))
 }

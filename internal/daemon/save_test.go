@@ -17,8 +17,8 @@ import (
 // dying is a daemon's life that ends at an operation on the disk: all fail from then on, as after a kill.
 func dying(disk vfs.FS) func(*Daemon) {
 	return func(d *Daemon) {
-		d.opt.FS, d.dir.FS = disk, disk
-		d.times.stopBudget = time.Nanosecond // nothing is saved on the way out
+		d.opt.FS = disk
+		d.times.stop = time.Nanosecond // nothing is saved on the way out
 	}
 }
 

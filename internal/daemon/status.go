@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,12 +8,12 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"belay/breaker"
 	"belay/checkpoint"
+	"belay/internal/daemon/socket"
 	"belay/internal/redact"
 	"belay/internal/state"
 	"belay/internal/state/query"
@@ -52,41 +51,41 @@ type JournalStatus struct {
 	Since   time.Time `json:"since,omitzero"`
 }
 
-func (d *Daemon) statusOp(ctx context.Context, req wire.Request) *answer {
-	return &answer{finish: func(ctx context.Context, a *answer) {
+func (l *life) statusOp(ctx context.Context, req wire.Request) *socket.Answer {
+	return &socket.Answer{Finish: func(ctx context.Context, a *socket.Answer) {
 		n := state.Name{Agent: req.Agent, Session: req.Session, Child: req.Child, Workspace: realPath(req.Workspace)}
 		if req.Session == "" {
-			a.reply = d.bodyAnswer(d.status(ctx)).reply
+			a.Reply = l.bodyAnswer(l.status(ctx)).Reply
 			return
 		}
-		st, err := d.sessionStatus(ctx, n)
+		st, err := l.sessionStatus(ctx, n)
 		if err != nil {
-			a.reply = failure(wire.CodeNotFound, err.Error(), "belay list shows the sessions").reply
+			a.Reply = socket.Failure(wire.CodeNotFound, err.Error(), "belay list shows the sessions").Reply
 			return
 		}
-		a.reply = d.bodyAnswer(st).reply
+		a.Reply = l.bodyAnswer(st).Reply
 	}}
 }
 
 // status describes the daemon and its active sessions.
-func (d *Daemon) status(ctx context.Context) Status {
-	h := d.journal.Health()
-	b := d.store.State()
-	st := Status{Version: d.opt.Version, PID: os.Getpid(), Started: d.started.UTC(), Socket: d.place.Path, StateDir: d.opt.StateDir, Breaker: b, Degraded: b.Phase != breaker.Closed,
-		Watch: d.watch.Status(), Counts: d.numbers(), Sessions: []query.SessionStatus{}, Heartbeat: d.beats.Last(),
+func (l *life) status(ctx context.Context) Status {
+	h := l.journal.Health()
+	b := l.store.State()
+	st := Status{Version: l.opt.Version, PID: os.Getpid(), Started: l.began.UTC(), Socket: l.site.path(), StateDir: l.opt.StateDir, Breaker: b, Degraded: b.Phase != breaker.Closed,
+		Watch: l.watchers.watch.Status(), Counts: l.numbers(), Sessions: []query.SessionStatus{}, Heartbeat: l.beats.Last(),
 		Journal: JournalStatus{Stored: h.Stored, Last: h.Last, Held: h.Held, Dropped: h.Dropped, Since: h.Since}}
 	if h.Err != nil {
 		st.Journal.Error = h.Err.Error()
 		st.Journal.Full = errors.Is(h.Err, syscall.ENOSPC) || errors.Is(h.Err, syscall.EDQUOT)
 	}
-	if d.health != nil && (h.Err != nil || st.Degraded || h.Stored == 0) {
-		st.Problem = redact.Text(d.health.Error())
+	if l.site.problem != nil && (h.Err != nil || st.Degraded || h.Stored == 0) {
+		st.Problem = redact.Text(l.site.problem.Error())
 	}
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
 	st.Memory = mem.HeapAlloc
-	for _, s := range d.active() {
-		if one, ok := s.describe(ctx); ok {
+	for _, s := range l.sessions.Active() {
+		if one, ok := s.Status(ctx); ok {
 			st.Sessions = append(st.Sessions, one)
 		}
 	}
@@ -94,53 +93,32 @@ func (d *Daemon) status(ctx context.Context) Status {
 	return st
 }
 
-// describe adds to a session's state what only the daemon knows.
-func (s *session) describe(ctx context.Context) (query.SessionStatus, bool) {
-	return ask(ctx, s, func(s *session) query.SessionStatus {
-		st := query.StatusOf(s.state, time.Now())
-		st.ConsecutiveFailures, st.Degraded = s.failures, s.d.degraded()
-		st.AtRisk.Bytes = s.file.behind
-		if st.Transcript != nil {
-			st.Transcript.Generations, st.Transcript.MirrorError = s.file.gens, cmp.Or(s.file.mirrorErr, s.d.keyless)
-		}
-		for _, a := range s.d.store.State().Aside {
-			if a.Session == s.key.Dir() {
-				st.Aside = a.Reason
-			}
-		}
-		return st
-	})
-}
-
-func (d *Daemon) sessionStatus(ctx context.Context, n state.Name) (query.SessionStatus, error) {
-	for _, s := range d.active() {
-		if n.Matches(s.key, s.key.Workspace) {
-			if st, ok := s.describe(ctx); ok {
+func (l *life) sessionStatus(ctx context.Context, n state.Name) (query.SessionStatus, error) {
+	for _, s := range l.sessions.Active() {
+		if n.Matches(s.Key, s.Key.Workspace) {
+			if st, ok := s.Status(ctx); ok {
 				return st, nil
 			}
 		}
 	}
-	list, err := d.folder().Sessions(ctx, n, 1)
+	list, err := l.folder().Sessions(ctx, n, 1)
 	if err != nil {
 		return query.SessionStatus{}, err
 	}
 	if len(list) == 0 {
 		return query.SessionStatus{}, query.ErrNotFound
 	}
-	list[0].Degraded = d.degraded()
+	list[0].Degraded = l.sessions.services.Degraded()
 	return list[0], nil
 }
 
-func (d *Daemon) folder() query.Folder { return query.Folder{Dir: d.dir, Agents: d.opt.Agents} }
-
-func (d *Daemon) numbers() map[string]int64 {
-	m := map[string]int64{"events": d.counts.events.Load(), "checkpoints": d.counts.taken.Load(), "bad_frames": d.counts.badFrames.Load(),
-		"cut_frames": d.counts.cutFrames.Load(), "refused_connections": d.counts.refused.Load(), "idle_put_out": d.counts.putOut.Load(), "dropped": d.counts.dropped.Load(),
-		"lost_records": d.counts.lost.Load(), "panics": d.counts.panics.Load(), "session_ticks": d.counts.ticks.Load(), "kept_bytes": d.budget.kept.Load(), "kept_most": d.set.Load().TotalBytes, "goroutines": int64(runtime.NumGoroutine())}
-	d.counts.decisions.Range(func(k, v any) bool {
-		m["decision_"+k.(string)] = v.(*atomic.Int64).Load()
-		return true
-	})
+func (l *life) numbers() map[string]int64 {
+	m := map[string]int64{"events": l.counts.events.Load(), "checkpoints": l.counts.Taken.Load(), "bad_frames": l.server.Counts.BadFrames.Load(),
+		"cut_frames": l.server.Counts.CutFrames.Load(), "refused_connections": l.server.Counts.Refused.Load(), "idle_put_out": l.server.Counts.Evicted.Load(), "dropped": l.counts.dropped.Load(),
+		"lost_records": l.counts.lost.Load(), "panics": l.counts.Panics.Load(), "session_ticks": l.counts.Ticks.Load(), "kept_bytes": l.budget.kept.Load(), "kept_most": l.settings.Load().TotalBytes, "goroutines": int64(runtime.NumGoroutine())}
+	for code, n := range l.counts.Decisions() {
+		m["decision_"+code] = n
+	}
 	return m
 }
 
@@ -156,21 +134,21 @@ type Ask struct {
 	Most        int    `json:"most,omitempty"`
 }
 
-func (d *Daemon) lookupOp(_ context.Context, req wire.Request) *answer {
-	return &answer{finish: func(ctx context.Context, a *answer) {
-		v, err := d.look(ctx, req)
+func (l *life) lookupOp(_ context.Context, req wire.Request) *socket.Answer {
+	return &socket.Answer{Finish: func(ctx context.Context, a *socket.Answer) {
+		v, err := l.look(ctx, req)
 		switch {
 		case errors.Is(err, query.ErrNotFound), errors.Is(err, checkpoint.ErrNotFound):
-			a.reply = failure(wire.CodeNotFound, err.Error(), "belay list shows the sessions").reply
+			a.Reply = socket.Failure(wire.CodeNotFound, err.Error(), "belay list shows the sessions").Reply
 		case err != nil:
-			a.reply = failure(wire.CodeBadRequest, err.Error(), "").reply
+			a.Reply = socket.Failure(wire.CodeBadRequest, err.Error(), "").Reply
 		default:
-			a.reply = d.bodyAnswer(v).reply
+			a.Reply = l.bodyAnswer(v).Reply
 		}
 	}}
 }
 
-func (d *Daemon) look(ctx context.Context, req wire.Request) (any, error) {
+func (l *life) look(ctx context.Context, req wire.Request) (any, error) {
 	var ask Ask
 	if len(req.Body) > 0 {
 		if err := json.Unmarshal(req.Body, &ask); err != nil {
@@ -180,10 +158,10 @@ func (d *Daemon) look(ctx context.Context, req wire.Request) (any, error) {
 	n := state.Name{Agent: req.Agent, Session: req.Session, Child: req.Child, Workspace: realPath(req.Workspace)}
 	switch req.Op {
 	case "list":
-		list, err := d.folder().Sessions(ctx, n, ask.Most)
+		list, err := l.folder().Sessions(ctx, n, ask.Most)
 		return map[string]any{"sessions": list}, err
 	case "show":
-		return d.folder().Show(ctx, n, ask.Number)
+		return l.folder().Show(ctx, n, ask.Number)
 	}
 	if ask.Start == "" {
 		ask.Start = recovery.StartManual
@@ -191,6 +169,6 @@ func (d *Daemon) look(ctx context.Context, req wire.Request) (any, error) {
 	if f := recovery.Format(ask.Format); f != "" && f != recovery.Brief && f != recovery.Delta {
 		return nil, fmt.Errorf("format %q: brief or delta", ask.Format)
 	}
-	return d.folder().Recover(ctx, query.Question{Name: n, Transcript: ask.Transcript, Since: ask.Since,
+	return l.folder().Recover(ctx, query.Question{Name: n, Transcript: ask.Transcript, Since: ask.Since,
 		Options: recovery.Options{Start: ask.Start, Format: recovery.Format(ask.Format), MaxBytes: ask.MaxBytes, MaxMessages: ask.MaxMessages}})
 }

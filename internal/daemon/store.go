@@ -1,30 +1,50 @@
 package daemon
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"time"
 
 	"go.uber.org/zap"
 
+	"belay/breaker"
+	"belay/checkpoint"
 	"belay/checkpoint/journal"
+	"belay/internal/daemon/session"
+	"belay/internal/state"
 	"belay/internal/vfs"
 )
 
+func (l *life) openBreaker(open func(state.Dir) (checkpoint.Store, error)) (*breaker.Breaker, error) {
+	store, err := open(l.dir)
+	if err != nil {
+		return nil, err
+	}
+
+	opt := l.opt.Breaker
+	opt.FS, opt.StateFile, opt.Log = l.opt.FS, l.dir.Breaker(), l.log
+	b, err := breaker.New(store, opt)
+	if err != nil {
+		return nil, fmt.Errorf("open the breaker: %w", err)
+	}
+	return b, nil
+}
+
 // openJournal always gives a journal. Where its folder cannot even be listed, what it holds is not known: numbers then go on
 // far above any that can be in it, and the events stay in memory until the folder can be written.
-func (d *Daemon) openJournal() (*journal.Journal, error) {
-	opt := journal.Options{SegmentBytes: d.opt.SegmentBytes, Memory: d.opt.MemoryBytes}
-	j, err := journal.Open(d.opt.FS, d.dir.Journal(), opt)
+func (l *life) openJournal() (*journal.Journal, error) {
+	opt := journal.Options{SegmentBytes: l.opt.SegmentBytes, Memory: l.opt.MemoryBytes}
+	j, err := journal.Open(l.opt.FS, l.dir.Journal(), opt)
 	if err == nil {
 		return j, nil
 	}
-	if d.health == nil {
-		d.health = err
+	if l.site.problem == nil {
+		l.site.problem = err
 	}
-	d.log.Error("journal: events are kept in memory", zap.Error(err))
+	l.log.Error("journal: events are kept in memory", zap.Error(err))
 	opt.After = uint64(time.Now().UnixMicro())
-	if j, err = journal.Open(unlisted{d.opt.FS}, d.dir.Journal(), opt); err != nil {
+	if j, err = journal.Open(unlisted{l.opt.FS}, l.dir.Journal(), opt); err != nil {
 		return nil, fmt.Errorf("open the journal: %w", err)
 	}
 	return j, nil
@@ -35,4 +55,26 @@ type unlisted struct{ vfs.FS }
 
 func (unlisted) ReadDir(name string) ([]fs.DirEntry, error) {
 	return nil, fmt.Errorf("list %s: %w", name, fs.ErrNotExist)
+}
+
+// replay gives the sessions that were active when the last daemon ended, and those that the journal names.
+func (l *life) replay(ctx context.Context) ([]state.Loaded, error) {
+	list, rep, err := l.dir.Replay(ctx, l.store, l.journal)
+	if err != nil {
+		return nil, fmt.Errorf("replay the journal: %w", err)
+	}
+
+	l.counts.lost.Add(int64(rep.Journal.Lost))
+	l.counts.Panics.Add(int64(rep.Panics))
+	l.log.Info("replayed", zap.Any("report", rep.Journal), zap.Int("sessions", len(list)))
+	if p := rep.Panic; rep.Panics > 0 {
+		l.log.Error("panic", zap.String("in", "replay"), zap.Int("records", rep.Panics), zap.Uint64("newest", p.Seq),
+			zap.String("panic", session.PanicText(p.Value)), zap.ByteString("stack", p.Stack))
+	}
+	return list, nil
+}
+
+// load reads a session from disk. It changes nothing there: two callers may load one session at the same time.
+func (l *life) load(ctx context.Context, key checkpoint.Key) state.Loaded {
+	return l.dir.Load(ctx, l.store, key, l.journal.Health().Last)
 }

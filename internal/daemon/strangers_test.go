@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"belay/internal/daemon/socket"
 	"belay/internal/wire"
 	"belay/internal/wire/wiretest"
 )
@@ -18,7 +19,7 @@ import (
 // TestD13AStrangersConnection: another user who gets as far as the socket is refused without a word, and counted.
 func TestD13AStrangersConnection(t *testing.T) {
 	r := start(t, tempDir(t))
-	place := r.d.place.Path
+	place := r.l.site.path()
 	open := func(folder, socket os.FileMode) {
 		if err := errors.Join(os.Chmod(r.dir, folder), os.Chmod(place, socket)); err != nil {
 			t.Fatal(err)
@@ -39,7 +40,7 @@ func TestD13AStrangersConnection(t *testing.T) {
 		return nil
 	})
 	open(0o700, 0o600)
-	if got := r.d.numbers()["refused_connections"]; got != 1 {
+	if got := r.l.numbers()["refused_connections"]; got != 1 {
 		t.Errorf("%d connections are counted as refused, want 1", got)
 	}
 	if reply, _ := r.do(wire.Request{Op: "hello"}, nil); !reply.OK {
@@ -84,15 +85,15 @@ func TestD13TheSecondPlaceIsPlanted(t *testing.T) {
 			}
 			before, _ := os.Lstat(folder) // nil where nothing is planted
 			wiretest.As(t, user, func() error {
-				p, err := Listen("/" + strings.Repeat("x", 120)) // too long for a socket: the second place is the only one
+				p, err := socket.Listen("/" + strings.Repeat("x", 120)) // too long for a socket: the second place is the only one
 				if err == nil {
-					err = errors.Join(p.Close(), p.unlock())
+					err = errors.Join(p.Close(), p.Unlock())
 					if !c.ok {
 						return errors.New("it listens there")
 					}
 					return err
 				}
-				if c.ok || !errors.Is(err, ErrPlace) {
+				if c.ok || !errors.Is(err, socket.ErrPlace) {
 					return fmt.Errorf("got %w, want %t", err, c.ok)
 				}
 				return nil
@@ -120,7 +121,7 @@ func TestD13TheStateFolderIsALink(t *testing.T) {
 	if got := r.rounds("s", 0, 1); got.Kept != wire.KeptDisk {
 		t.Errorf("an event: %+v", got)
 	}
-	if _, err := Listen(real); !errors.Is(err, ErrRunning) {
+	if _, err := socket.Listen(real); !errors.Is(err, socket.ErrRunning) {
 		t.Errorf("a second daemon by the folder's own name: %v, want ErrRunning", err)
 	}
 	if _, err := os.Stat(filepath.Join(real, "journal")); err != nil {

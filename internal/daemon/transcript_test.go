@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"belay/checkpoint"
+	"belay/internal/daemon/session"
 	"belay/internal/state/mirror"
 	"belay/internal/wire"
 )
@@ -61,7 +62,7 @@ func TestH07LastAnswerComesLateOrNever(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const id = "11111111-1111-4111-8111-111111111111"
 			path := transcriptPath(t, id)
-			r := start(t, tempDir(t), func(d *Daemon) { d.times.lateText, d.opt.Gates.FullTime = 500*time.Millisecond, 0 })
+			r := start(t, tempDir(t), func(d *Daemon) { d.times.session.LateText, d.opt.Gates.FullTime = 500*time.Millisecond, 0 })
 			appendLines(t, path, readLines(t, "H07-transcript-at-hook.jsonl")...)
 			r.claude(path, startOf(id, "startup", "/proj/demo"))
 			until(t, "first sight", func() bool { return len(r.checkpoints("claude-code", id)) == 1 })
@@ -86,9 +87,9 @@ func TestH07LastAnswerComesLateOrNever(t *testing.T) {
 // countIn counts a session's messages that are just these words.
 func countIn(t *testing.T, r *running, id, words string) int {
 	t.Helper()
-	n, _ := ask(t.Context(), r.d.session(findKey(t, r, id)), func(s *session) int {
+	n, _ := session.Ask(t.Context(), r.active(findKey(t, r, id)), func(st *checkpoint.State) int {
 		n := 0
-		for _, m := range s.state.Messages {
+		for _, m := range st.Messages {
 			if m.Text == words {
 				n++
 			}
@@ -100,7 +101,7 @@ func countIn(t *testing.T, r *running, id, words string) int {
 
 func fileOf(t *testing.T, r *running, session string, number uint64) []byte {
 	t.Helper()
-	data, err := r.d.store.Get(t.Context(), findKey(t, r, session), number)
+	data, err := r.l.store.Get(t.Context(), findKey(t, r, session), number)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +115,7 @@ func TestF06ManyCompactionEventsAreOneFull(t *testing.T) {
 	r.claude(path, startOf(sessionA, "startup", "/proj"))
 	until(t, "first sight", func() bool { return len(r.checkpoints("claude-code", sessionA)) == 1 })
 	cursor := func() checkpoint.Cursor {
-		c, _ := ask(t.Context(), r.d.session(findKey(t, r, sessionA)), func(s *session) checkpoint.Cursor { return s.state.Cursor })
+		c, _ := session.Ask(t.Context(), r.active(findKey(t, r, sessionA)), func(st *checkpoint.State) checkpoint.Cursor { return st.Cursor })
 		return c
 	}
 	before := cursor()
@@ -160,9 +161,9 @@ func TestS04RecordsGoToTheSessionThatTheyName(t *testing.T) {
 	r.claude(path, startOf(one, "startup", "/proj/demo"))
 	appendLines(t, path, lines...)
 	said := func(id string) int {
-		for _, s := range r.d.active() {
-			if s.key.Session == id {
-				n, _ := ask(t.Context(), s, func(s *session) int { return len(s.state.Messages) })
+		for _, s := range r.l.sessions.Active() {
+			if s.Key.Session == id {
+				n, _ := session.Ask(t.Context(), s, func(st *checkpoint.State) int { return len(st.Messages) })
 				return n
 			}
 		}
@@ -179,7 +180,7 @@ func TestS01InterleavedWriters(t *testing.T) {
 	lines := readLines(t, "S01-interleaved.jsonl")
 	appendLines(t, path, lines...)
 	until(t, "the file is read", func() bool {
-		n, _ := ask(t.Context(), r.d.session(findKey(t, r, id)), func(s *session) int { return s.state.Losses.Rescued })
+		n, _ := session.Ask(t.Context(), r.active(findKey(t, r, id)), func(st *checkpoint.State) int { return st.Losses.Rescued })
 		return n == 1
 	})
 	plain := 0
@@ -189,8 +190,8 @@ func TestS01InterleavedWriters(t *testing.T) {
 		}
 	}
 	texts := regexp.MustCompile(`process [AB] \d+`).FindAllString(strings.Join(lines, " "), -1)
-	kept, _ := ask(t.Context(), r.d.session(findKey(t, r, id)), func(s *session) (list []string) {
-		for _, m := range s.state.Messages {
+	kept, _ := session.Ask(t.Context(), r.active(findKey(t, r, id)), func(st *checkpoint.State) (list []string) {
+		for _, m := range st.Messages {
 			list = append(list, m.Text)
 		}
 		return list
@@ -278,7 +279,7 @@ func TestF12ThePoorerFileDoesNotReplaceTheRicherOne(t *testing.T) {
 	until(t, "first sight", func() bool { return len(r.checkpoints("claude-code", id)) == 1 })
 	before := r.recover("claude-code", id)
 	key := findKey(t, r, id)
-	rich := filepath.Join(r.d.dir.Session(key), mirror.FileName)
+	rich := filepath.Join(r.l.dir.Session(key), mirror.FileName)
 	until(t, "the mirror holds it", func() bool { info, err := os.Stat(rich); return err == nil && info.Size() > 0 })
 	size := mustSize(t, rich)
 	after, err := os.ReadFile("testdata/F12-after.jsonl")

@@ -63,10 +63,10 @@ func TestDatabaseTranscript(t *testing.T) {
 	}
 	account := filepath.Join(dir, "oc")
 	key := checkpoint.NewKey("openclaw", account, sessionA, "")
-	if _, err := os.Stat(filepath.Join(r.d.dir.Session(key), mirror.FileName)); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(r.l.dir.Session(key), mirror.FileName)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a mirror of the database: %v, want none", err)
 	}
-	if _, err := os.Stat(r.d.dir.Session(key)); err != nil {
+	if _, err := os.Stat(r.l.dir.Session(key)); err != nil {
 		t.Errorf("the session's folder: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package daemon
+package socket
 
 import (
 	"errors"
@@ -45,10 +45,10 @@ func Listen(stateDir string) (*Place, error) {
 		}
 		errs = append(errs, err)
 		if errors.Is(err, ErrRunning) {
-			return nil, errors.Join(err, p.unlock())
+			return nil, errors.Join(err, p.Unlock())
 		}
 	}
-	return nil, errors.Join(fmt.Errorf("%w: %w", ErrPlace, errors.Join(errs...)), p.unlock())
+	return nil, errors.Join(fmt.Errorf("%w: %w", ErrPlace, errors.Join(errs...)), p.Unlock())
 }
 
 func (p *Place) take(path, stateDir string) error {
@@ -56,13 +56,13 @@ func (p *Place) take(path, stateDir string) error {
 	if err := os.MkdirAll(folder, vfs.DirMode); err != nil {
 		return fmt.Errorf("make %s: %w", folder, err)
 	}
-	real := folder
+	target := folder
 	if folder == filepath.Clean(stateDir) { // it may be a link of the user's own
 		if name, err := filepath.EvalSymlinks(folder); err == nil {
-			real = name
+			target = name
 		}
 	}
-	if err := wire.Private(real); err != nil {
+	if err := wire.Private(target); err != nil {
 		return err
 	}
 	lock := flock.New(lockName(path), flock.SetPermissions(vfs.FileMode), flock.SetFlag(os.O_CREATE|os.O_RDONLY|vfs.PlainFlags))
@@ -107,8 +107,8 @@ func (p *Place) Close() error {
 	return err
 }
 
-// unlock lets another daemon start.
-func (p *Place) unlock() error {
+// Unlock lets another daemon start. The end of the process does so too.
+func (p *Place) Unlock() error {
 	var err error
 	for _, lock := range p.locks {
 		err = errors.Join(err, lock.Unlock())
@@ -131,7 +131,7 @@ func bind(path string) (net.Listener, error) {
 	default:
 		c, err := net.DialTimeout("unix", path, time.Second)
 		if err == nil {
-			return nil, errors.Join(fmt.Errorf("somebody answers at %s without holding the lock", path), c.Close())
+			return nil, errors.Join(fmt.Errorf("%s: another process is listening here but does not hold the daemon's lock", path), c.Close())
 		}
 		if !errors.Is(err, syscall.ECONNREFUSED) {
 			return nil, fmt.Errorf("probe %s: %w", path, err)

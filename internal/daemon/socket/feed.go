@@ -1,23 +1,29 @@
-package daemon
+package socket
 
 import (
 	"context"
 	"encoding/json"
+	"sync"
 	"time"
 
-	"belay/checkpoint"
 	"belay/internal/wire"
 )
 
-// subscriber gets a line for everything that happens: kinds, numbers and decisions, no content. A slow one loses lines and
-// is told how many.
+// Feed tells subscribers what happens. A slow one loses lines and is told how many. The zero value is ready.
+type Feed struct {
+	mu struct {
+		sync.Mutex
+		subscribers map[*subscriber]bool
+	}
+}
+
 type subscriber struct {
 	lines chan []byte
 	lost  int
 }
 
-// notice is one line of op subscribe.
-type notice struct {
+// Notice is one line of a feed: kinds, numbers and decisions, no content.
+type Notice struct {
 	At       time.Time      `json:"at"`
 	What     string         `json:"what"` // event, breaker
 	Agent    string         `json:"agent,omitempty"`
@@ -29,33 +35,34 @@ type notice struct {
 	Body     any            `json:"body,omitempty"`
 }
 
-func (d *Daemon) subscribe(ctx context.Context) *answer {
+// Subscribe answers with a line for everything that happens until ctx ends.
+func (f *Feed) Subscribe(ctx context.Context) *Answer {
 	s := &subscriber{lines: make(chan []byte, 256)}
-	d.mu.Lock()
-	d.mu.subs[s] = true
-	d.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.mu.subscribers == nil {
+		f.mu.subscribers = map[*subscriber]bool{}
+	}
+	f.mu.subscribers[s] = true
+
 	context.AfterFunc(ctx, func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		delete(d.mu.subs, s)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.mu.subscribers, s)
 	})
-	return &answer{reply: wire.Reply{OK: true}, stream: s.lines}
+	return &Answer{Reply: wire.Reply{OK: true}, Stream: s.lines}
 }
 
-func (d *Daemon) publishEvent(e checkpoint.Event, r result) {
-	d.tell(notice{What: "event", Agent: e.Key.Agent, Session: e.Key.Session, Kind: string(e.Kind), Seq: r.seq, Decision: wireDecision(r)})
-}
-
-func (d *Daemon) publish(what string, body any) { d.tell(notice{What: what, Body: body}) }
-
-func (d *Daemon) tell(n notice) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.mu.subs) == 0 {
+// Publish tells all subscribers, and waits for none.
+func (f *Feed) Publish(n Notice) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.mu.subscribers) == 0 {
 		return
 	}
+
 	n.At = time.Now().UTC()
-	for s := range d.mu.subs {
+	for s := range f.mu.subscribers {
 		n.Lost = s.lost
 		line, err := json.Marshal(n)
 		if err != nil {

@@ -15,7 +15,7 @@ func TestAtRest(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.NumForcedGC
 	}
-	r := start(t, tempDir(t), func(d *Daemon) { d.times.idleAfter = 20 * time.Millisecond })
+	r := start(t, tempDir(t), func(d *Daemon) { d.times.session.IdleAfter = 20 * time.Millisecond })
 	for range 2 {
 		before := collections()
 		r.event("s", wire.Event{Kind: "prompt", Text: "what now"})
@@ -23,7 +23,7 @@ func TestAtRest(t *testing.T) {
 			t.Errorf("%d forced collections while a session works, want none", got-before)
 		}
 
-		until(t, "the session leaves", func() bool { return len(r.d.active()) == 0 })
+		until(t, "the session leaves", func() bool { return len(r.l.sessions.Active()) == 0 })
 		until(t, "memory is given back", func() bool { return collections() > before })
 	}
 }
