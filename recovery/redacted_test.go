@@ -31,7 +31,7 @@ func recovered(t *testing.T, name string) string {
 
 	key := checkpoint.NewKey("claude-code", "", session, "")
 	s := checkpoint.NewState(key)
-	tr := claude.New().Open(agent.Source{Path: path, Session: session})
+	tr := claude.New(agent.Host{}).Open(agent.Source{Path: path, Session: session})
 	defer tr.Close()
 	if gone, err := recovery.CatchUp(
 		context.Background(),

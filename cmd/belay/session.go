@@ -35,7 +35,7 @@ func (f *sessionFlags) add(cmd *cobra.Command, a *app) {
 
 func agentNames() []string {
 	var names []string
-	for _, g := range all.All() {
+	for _, g := range all.All(host("")) {
 		names = append(names, g.Name())
 	}
 	return names

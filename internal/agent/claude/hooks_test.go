@@ -44,7 +44,7 @@ func jsonLines(t *testing.T, name string) [][]byte {
 
 func decode(t *testing.T, payload []byte) agent.Incoming {
 	t.Helper()
-	in, err := ofUser("/home/u").Decode(agent.Hook{Payload: payload})
+	in, err := ofUser("/home/u").Decode(t.Context(), agent.Hook{Payload: payload})
 	if err != nil {
 		t.Fatalf("Decode(%.200s): %v", payload, err)
 	}
@@ -210,7 +210,7 @@ func TestDecodeDocumented(t *testing.T) {
 		`end reason="prompt_input_exit"`,
 	}
 	for i, line := range jsonLines(t, "hook-stdin.handmade.jsonl") {
-		in, err := ofUser("/home/user").Decode(agent.Hook{Payload: line})
+		in, err := ofUser("/home/user").Decode(t.Context(), agent.Hook{Payload: line})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -343,7 +343,7 @@ func TestP03WorkspaceIsTheRealPath(t *testing.T) {
 		{Payload: []byte(`{"session_id":"s","hook_event_name":"Stop","cwd":"` + link + `"}`)},
 		{Payload: []byte(`{"session_id":"s","hook_event_name":"Stop"}`), Cwd: link},
 	} {
-		in, err := ofUser("/home/u").Decode(h)
+		in, err := ofUser("/home/u").Decode(t.Context(), h)
 		if err != nil {
 			t.Fatal(err)
 		}

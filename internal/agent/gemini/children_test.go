@@ -79,7 +79,7 @@ func TestToolsOfChildren(t *testing.T) {
 	a := &Agent{}
 	tell := func(payload string) string {
 		t.Helper()
-		in, err := a.Decode(agent.Hook{Payload: []byte(strings.Replace(payload, `"s"`, `"11111111-1111-4111-8111-111111111111"`, 1))})
+		in, err := a.Decode(t.Context(), agent.Hook{Payload: []byte(strings.Replace(payload, `"s"`, `"11111111-1111-4111-8111-111111111111"`, 1))})
 		if err != nil {
 			t.Fatal(err)
 		}

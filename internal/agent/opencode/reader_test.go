@@ -241,7 +241,7 @@ func TestRecognise(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := New()
+	a := New(agent.Host{})
 	if !a.Recognise(head[:64<<10]) {
 		t.Error("the captured database is not recognised")
 	}

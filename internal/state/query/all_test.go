@@ -1,6 +1,7 @@
 package query_test
 
 import (
+	"belay/internal/agent"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -75,7 +76,7 @@ func many(t testing.TB, f query.Folder, n, words int) {
 func TestRecoverWithoutAnID(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("CLAUDE_CONFIG_DIR", "")
-	read := query.Open(t.TempDir(), all.All())
+	read := query.Open(t.TempDir(), all.All(agent.Host{}))
 	many(t, read, 40, 2)
 	opened := 0
 	indexed := read
@@ -113,7 +114,7 @@ func TestRecoverWithoutAnID(t *testing.T) {
 // BenchmarkRecoverWithoutAnID has 2,000 sessions of 20 prompts and answers.
 func BenchmarkRecoverWithoutAnID(b *testing.B) {
 	b.Setenv("HOME", b.TempDir())
-	f := query.Open(b.TempDir(), all.All())
+	f := query.Open(b.TempDir(), all.All(agent.Host{}))
 	many(b, f, 2000, 20)
 	q := query.Question{
 		Name:       state.Name{Workspace: "/w/1"},

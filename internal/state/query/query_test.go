@@ -1,6 +1,7 @@
 package query
 
 import (
+	"belay/internal/agent"
 	"errors"
 	"fmt"
 	"os"
@@ -23,9 +24,7 @@ const (
 // folder has a session with three checkpoints, one round before each, and one round after the last.
 func folder(t *testing.T) Folder {
 	t.Helper()
-	t.Setenv("HOME", t.TempDir())
-	t.Setenv("CLAUDE_CONFIG_DIR", "")
-	f := Open(t.TempDir(), all.All())
+	f := Open(t.TempDir(), all.All(agent.Host{}))
 	store, err := f.Dir.OpenStore()
 	if err != nil {
 		t.Fatal(err)
