@@ -1,16 +1,27 @@
 // Package breaker stands between belay and a store of checkpoints that may fail. It is sony/gobreaker around a
 // checkpoint.Store.
 //
-// Closed, it hands writes on. After three failures of the store in a row it opens: belay is degraded, Put answers
-// ErrOpen at once and asks nobody, and its caller owes the checkpoint. Run probes the store with a growing pause and
-// closes the breaker when a probe works; Changes then tells the daemon to catch up. A write that fails while the store's
-// probe works is the session's own failure (ErrSession): the breaker stays as it is, and after three in a row that
-// session alone is set aside (ErrAside), with a growing pause of its own.
+// While the breaker is closed it hands writes on. After three failures of the store in a row it opens: belay is
+// degraded, Put answers ErrOpen at once and asks nobody, and the caller owes the checkpoint. After a pause one request
+// goes through as the probe: Run's, or a write that comes first. If it works the breaker closes, and Changes tells the
+// daemon to catch up. If it fails the next pause is longer.
+//
+// When a write fails, a probe of at least its size tells whose failure it is. If the probe fails too, it is the store's
+// failure. If the probe works it is the session's (ErrSession): the store's breaker stays closed, and after three in a
+// row a breaker of the session's own opens and sets that session aside (ErrAside). If then a second session is set
+// aside and no write has worked in between, the failure is the store's after all.
+//
+// gobreaker does the breaking, for the store and for each session: its counts and ReadyToTrip open it, its Timeout is
+// the pause, its ErrOpenState refuses, its half-open state lets one request through, its State is what status shows,
+// and IsExcluded passes over what says nothing about the store, such as a cancelled write. Its shared store hands a
+// state to the gobreaker with the next longer Timeout, and an open state to the first one after a restart. Ours are the
+// growth of the pause, whose failure it is, asking in time (gobreaker turns half-open only when somebody asks), Reset,
+// and what is stored.
 //
 // Trips are stored: after a restart an open breaker is open and is probed at once.
 //
-// It promises that no failure of the store is hidden and that no state but Manual lasts for ever. It does not keep what
-// it refused, it does not retry by itself, and it cannot end a write that hangs in the kernel.
+// The package promises that no failure of the store is hidden and that no state but Manual lasts for ever. It does not
+// keep what it refused, it does not write again by itself, and it cannot end a write that hangs in the kernel.
 package breaker
 
 import (
@@ -19,6 +30,7 @@ import (
 	"fmt"
 	"io/fs"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sony/gobreaker/v2"
@@ -37,9 +49,6 @@ var (
 	// ErrAside: the session failed too often and is set aside; nothing was asked or written. The checkpoint is owed.
 	ErrAside = errors.New("session set aside")
 )
-
-// errLate ends a write that was let in and met an open breaker.
-var errLate = errors.New("opened meanwhile")
 
 // Defaults of Options.
 const (
@@ -66,7 +75,8 @@ type Options struct {
 
 func (o Options) withDefaults() (Options, error) {
 	if o.Failures < 0 || o.Pause < 0 || o.MaxPause < 0 {
-		return o, fmt.Errorf("new breaker: failures %d, pause %s, longest pause %s: none may be negative", o.Failures, o.Pause, o.MaxPause)
+		return o, fmt.Errorf("new breaker: failures %d, pause %s, longest pause %s: none may be negative",
+			o.Failures, o.Pause, o.MaxPause)
 	}
 	if o.Failures == 0 {
 		o.Failures = DefaultFailures
@@ -80,6 +90,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.MaxPause < o.Pause {
 		return o, fmt.Errorf("new breaker: longest pause %s is shorter than the first, %s", o.MaxPause, o.Pause)
 	}
+	if o.Manual {
+		o.Pause, o.MaxPause = forever, forever
+	}
 	if o.FS != nil && o.StateFile == "" {
 		return o, errors.New("new breaker: no name for the state file")
 	}
@@ -89,132 +102,69 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// Phase is the breaker's state.
-type Phase string
-
-// The phases. HalfOpen is open with a probe under way: writes are refused in both.
-const (
-	Closed   Phase = "closed"
-	Open     Phase = "open"
-	HalfOpen Phase = "half-open"
-)
-
-// State is what status shows.
-type State struct {
-	Phase     Phase     `json:"phase"`
-	Since     time.Time `json:"since"`
-	Failures  int       `json:"failures"` // of the store, in a row
-	Trips     int       `json:"trips"`    // in all, restarts included
-	NextProbe time.Time `json:"next_probe,omitzero"`
-	Reason    string    `json:"reason,omitempty"` // the store's last failure; empty after the breaker closed
-	Manual    bool      `json:"manual,omitempty"`
-	Aside     []Aside   `json:"aside,omitempty"` // by session
-}
-
-// Aside is a session that was set aside.
-type Aside struct {
-	Session  string    `json:"session"` // Key.Dir
-	Failures int       `json:"failures"`
-	Since    time.Time `json:"since"` // its first failure
-	Reason   string    `json:"reason"`
-	NextTry  time.Time `json:"next_try,omitzero"` // its next write from then on is tried
-}
-
-// Change says that the breaker opened or closed.
-type Change struct {
-	Open   bool
-	At     time.Time
-	Since  time.Time // when it opened; for both
-	Reason string    // why it opened; for both
-	Trips  int
-}
-
-// Breaker is a checkpoint.Store that refuses writes while the store below it fails.
+// Breaker refuses writes while the store below it fails.
 type Breaker struct {
 	store checkpoint.Store
 	opt   Options
-	cb    *gobreaker.CircuitBreaker[struct{}]
 
-	transitions chan gobreaker.State // filled under gobreaker's lock, emptied under mu
-	changes     chan Change
-	kick        chan struct{} // tells Run that there is something to do
-	slot        chan struct{} // holds a token while nobody probes
+	changes chan Change
+	kick    chan struct{} // tells Run that there is something to do
+	second  atomic.Bool   // a second session was set aside since the last write that worked
 
 	mu struct {
 		sync.Mutex
-		core core
+		circuit  *circuit
+		failures int // of the store, in a row: writes, then probes
+		trips    int
+		reason   string
+		size     int // of the write that failed: the least that a probe writes, in bytes
+
+		sessions map[string]*fault // by Key.Dir
+		lastAway string            // the session set aside last, if no write has worked since
 	}
 }
 
-var _ checkpoint.Store = (*Breaker)(nil)
-
-// New puts a breaker around store and replays what the last run stored. It starts nothing: without Run an open breaker
-// stays open.
+// New puts a breaker around store and goes on with what the last run stored. It starts nothing: without Run an open
+// breaker closes only by a write that comes after its pause.
 func New(store checkpoint.Store, opt Options) (*Breaker, error) {
 	opt, err := opt.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	b := &Breaker{
-		store: store, opt: opt,
-		transitions: make(chan gobreaker.State, 16),
-		changes:     make(chan Change, 1),
-		kick:        make(chan struct{}, 1),
-		slot:        make(chan struct{}, 1),
-	}
-	b.slot <- struct{}{}
-	b.cb = gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
-		Name:        "checkpoint store",
-		MaxRequests: 1,
-		// All pauses are ours. With the shortest one it lets our probe in whenever we ask, and nobody else asks.
-		Timeout:      time.Nanosecond,
-		ReadyToTrip:  func(n gobreaker.Counts) bool { return n.ConsecutiveFailures >= uint32(opt.Failures) },
-		IsSuccessful: func(err error) bool { return err == nil || blame(err) == bySession },
-		IsExcluded:   func(err error) bool { return err != nil && blame(err) == byNobody },
-		OnStateChange: func(_ string, _, to gobreaker.State) {
-			// gobreaker holds its lock here: nothing but this. The buffer is larger than the transitions that can happen
-			// before one of those who caused them empties it.
-			select {
-			case b.transitions <- to:
-			default:
-			}
-		},
-	})
+
+	b := &Breaker{store: store, opt: opt, changes: make(chan Change, 1), kick: make(chan struct{}, 1)}
 	now := time.Now()
-	b.mu.core = newCore(opt.Failures, opt.Pause, opt.MaxPause, opt.Manual, now)
-	b.replay(load(opt.FS, opt.StateFile, opt.Log), now)
+	b.mu.circuit = newCircuit(b.settings(), opt.Pause, opt.MaxPause, now)
+	b.mu.sessions = make(map[string]*fault)
+	b.resume(load(opt.FS, opt.StateFile, opt.Log), now)
 	return b, nil
 }
 
-// replay makes gobreaker, whose state cannot be set, fail as often as it takes to open.
-func (b *Breaker) replay(r record, now time.Time) {
-	if r.Version == 0 {
-		return
+// settings are those of the store's gobreaker.
+func (b *Breaker) settings() gobreaker.Settings {
+	return gobreaker.Settings{
+		Name: "checkpoint store",
+		ReadyToTrip: func(n gobreaker.Counts) bool {
+			return n.ConsecutiveFailures >= uint32(b.opt.Failures) || b.second.Load()
+		},
+		IsSuccessful: func(err error) bool { return err == nil || blames(err, bySession) },
+		IsExcluded:   func(err error) bool { return blames(err, byNobody) },
+		OnStateChange: func(string, gobreaker.State, gobreaker.State) {
+			b.wake() // gobreaker holds its lock here: nothing but this
+		},
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.mu.core.resume(r, now)
-	if !r.Open {
-		return
-	}
-	for range b.opt.Failures {
-		_, _ = b.cb.Execute(func() (struct{}, error) { return struct{}{}, &verdict{byStore, ErrOpen} }) // it fails, as it must
-	}
-	<-b.transitions // to open, which resume has booked
-	b.opt.Log.Warn("degraded since before the restart: the store is probed at once", zap.String("reason", r.Reason))
-	b.emit(Change{Open: true, At: now, Since: b.mu.core.since, Reason: r.Reason, Trips: b.mu.core.trips})
 }
 
-// who is to blame for a write or probe that failed.
+// who is to blame for a request that failed.
 type who int
 
 const (
-	byStore   who = iota // it counts against the store
-	bySession            // the store works
-	byNobody             // cancelled, bad input: it says nothing about the store
+	byStore   who = iota
+	bySession     // the store works
+	byNobody      // cancelled, bad input: it says nothing about the store
 )
 
-// verdict is a failed write with its blame, on its way through gobreaker.
+// verdict is a failed request with its blame, on its way through gobreaker.
 type verdict struct {
 	who who
 	error
@@ -222,64 +172,40 @@ type verdict struct {
 
 func (v *verdict) Unwrap() error { return v.error }
 
-// blame reads a verdict. What has none is a panic, which gobreaker turned into an error: the store's.
-func blame(err error) who {
-	if v, ok := err.(*verdict); ok {
-		return v.who
-	}
-	return byStore
+// blames says whether err is a verdict against w. A panic, which gobreaker takes for a failure, is none.
+func blames(err error, w who) bool {
+	v, ok := err.(*verdict)
+	return ok && v.who == w
 }
 
 // harmless says whether a write's error tells nothing about store or session.
 func harmless(ctx context.Context, err error) bool {
 	return errors.Is(err, context.Canceled) && errors.Is(ctx.Err(), context.Canceled) ||
-		errors.Is(err, checkpoint.ErrExists) || errors.Is(err, checkpoint.ErrNotFound) || errors.Is(err, checkpoint.ErrDamaged) ||
-		errors.Is(err, fs.ErrInvalid)
+		errors.Is(err, checkpoint.ErrExists) || errors.Is(err, checkpoint.ErrNotFound) ||
+		errors.Is(err, checkpoint.ErrDamaged) || errors.Is(err, fs.ErrInvalid)
 }
 
-// Put writes through the breaker. See the package comment and the errors above.
+// Put writes through the breakers of the store and of the session. See the package comment and the errors above.
 func (b *Breaker) Put(ctx context.Context, key checkpoint.Key, m checkpoint.Meta, data []byte) error {
 	dir := key.Dir()
-	if err := b.admit(dir); err != nil {
+	var session *gate
+	store := b.update(func(now time.Time) {
+		f := b.session(dir, now)
+		f.look(now)
+		session = f.gate
+	})
+
+	var own error
+	err := do(store, func() error {
+		own = do(session, func() error { return b.write(ctx, key, m, data) })
+		return b.judge(dir, len(data), session, own)
+	})
+
+	err = b.settle(dir, own, err)
+	if errors.Is(err, ErrOpen) || errors.Is(err, ErrAside) {
 		return fmt.Errorf("put checkpoint %d of %s: %w", m.Number, key, err)
 	}
-	_, err := b.cb.Execute(func() (struct{}, error) {
-		// Between admit and here somebody else's failure may have opened the breaker, and gobreaker then takes this write
-		// for a probe. It is none.
-		if !b.closed() {
-			return struct{}{}, &verdict{byNobody, errLate}
-		}
-		return struct{}{}, b.write(ctx, key, m, data)
-	})
-	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) || errors.Is(err, errLate) {
-		return fmt.Errorf("put checkpoint %d of %s: %w", m.Number, key, ErrOpen)
-	}
-	b.settle(dir, err)
-	if v, ok := err.(*verdict); ok {
-		return v.error
-	}
 	return err
-}
-
-// admit refuses at once what needs no asking.
-func (b *Breaker) admit(dir string) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	c := &b.mu.core
-	if c.open {
-		return fmt.Errorf("%w (%s)", ErrOpen, c.reason)
-	}
-	if reason, yes := c.aside(dir, time.Now()); yes {
-		return fmt.Errorf("%w (%s)", ErrAside, reason)
-	}
-	return nil
-}
-
-func (b *Breaker) closed() (yes bool) {
-	b.update(func(time.Time) {})
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return !b.mu.core.open
 }
 
 // write does the write, and when it fails finds out who is to blame.
@@ -291,106 +217,83 @@ func (b *Breaker) write(ctx context.Context, key checkpoint.Key, m checkpoint.Me
 	if harmless(ctx, err) {
 		return &verdict{byNobody, err}
 	}
-	// The writer's own deadline may be over, which is no reason to blame the store.
+
+	// The writer's own deadline may be over, which says nothing about the store.
 	check, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
 	defer cancel()
-	if perr := b.store.Probe(check); perr != nil {
+
+	if b.store.Probe(check, len(data)) != nil {
 		return &verdict{byStore, err}
 	}
-	return &verdict{bySession, fmt.Errorf("%w: %w", ErrSession, err)}
+	return &verdict{bySession, err}
 }
 
-// settle books what became of a write that was asked for.
-func (b *Breaker) settle(dir string, err error) {
-	aside := false
-	b.update(func(now time.Time) {
-		c := &b.mu.core
-		switch {
-		case err == nil:
-			c.wrote()
-			delete(c.sessions, dir)
-		case blame(err) == bySession:
-			c.failures = 0
-			aside = c.sessionFailed(dir, cut(err.Error()), now)
-		case blame(err) == byStore && !c.open:
-			c.failed(cut(err.Error()))
-		}
-	})
-	if aside {
-		b.opt.Log.Warn("session set aside: its checkpoints fail while others' work", zap.String("session", dir), zap.Error(err))
+// judge turns what the session's breaker made of a write into what the store's breaker is told. It books a failure
+// before gobreaker does, so that the reason is known when the breaker opens.
+func (b *Breaker) judge(dir string, size int, session *gate, err error) error {
+	if refused(err) {
+		return &verdict{byNobody, ErrAside}
 	}
-}
 
-// update changes what the breaker knows, then books the transitions that gobreaker has reported so far.
-func (b *Breaker) update(f func(now time.Time)) {
-	var happened []Change
-	b.mu.Lock()
-	now := time.Now()
-	f(now)
-	for more := true; more; {
-		select {
-		case to := <-b.transitions:
-			if ch, ok := b.book(to, now); ok {
-				happened = append(happened, ch)
-				b.emit(ch)
-			}
-		default:
-			more = false
-		}
-	}
-	next := b.mu.core.probe.at()
-	b.mu.Unlock()
-	for _, ch := range happened {
-		if ch.Open {
-			b.opt.Log.Warn("degraded: the store's breaker opened, no checkpoint is written",
-				zap.String("reason", ch.Reason), zap.Int("trips", ch.Trips), zap.Time("next_probe", next))
-		} else {
-			b.opt.Log.Info("the store's breaker closed, checkpoints are written again", zap.Duration("open_for", elapsed(ch.Since, ch.At)))
-		}
-		b.wake()
-	}
-}
-
-// book is called under the lock. Half-open is only gobreaker's way from open to closed and changes nothing for us; so
-// does its way back after a failed probe.
-func (b *Breaker) book(to gobreaker.State, now time.Time) (Change, bool) {
-	c := &b.mu.core
-	switch {
-	case to == gobreaker.StateOpen && !c.open:
-		c.trip(now)
-		return Change{Open: true, At: now, Since: now, Reason: c.reason, Trips: c.trips}, true
-	case to == gobreaker.StateClosed && c.open:
-		ch := Change{At: now, Since: c.since, Reason: c.reason, Trips: c.trips}
-		c.close(now)
-		return ch, true
-	}
-	return Change{}, false
-}
-
-// emit is called under the lock, so that there is one sender: a change that nobody has read gives way to the newer one.
-func (b *Breaker) emit(ch Change) {
-	select {
-	case <-b.changes:
-	default:
-	}
-	b.changes <- ch
-}
-
-func (b *Breaker) wake() {
-	select {
-	case b.kick <- struct{}{}:
-	default: // Run is told already
-	}
-}
-
-// Changes gives the newest change; older ones that were not read are left out. It is never closed.
-func (b *Breaker) Changes() <-chan Change { return b.changes }
-
-// State is the breaker's state now.
-func (b *Breaker) State() State {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.mu.core.state()
+
+	if blames(err, bySession) && session.State() == gobreaker.StateOpen {
+		last := b.mu.lastAway
+		b.mu.lastAway = dir
+		if last != "" && last != dir {
+			b.second.Store(true)
+			cause := errors.Unwrap(err)
+			err = &verdict{byStore, fmt.Errorf("two sessions were set aside one after the other: %w", cause)}
+		}
+	}
+
+	if blames(err, byStore) {
+		b.failed(err)
+		b.mu.size = max(b.mu.size, size)
+	}
+	return err
+}
+
+// settle books what became of a write and gives the error that the caller sees. own is what the session's breaker made
+// of the write, err what the store's did.
+func (b *Breaker) settle(dir string, own, err error) error {
+	aside := false
+	b.update(func(now time.Time) {
+		f := b.session(dir, now)
+		if blames(own, bySession) {
+			own = fmt.Errorf("%w: %w", ErrSession, errors.Unwrap(own))
+			aside = f.failed(cut(own.Error()), now)
+		}
+
+		switch {
+		case refused(err):
+			err = fmt.Errorf("%w (%s)", ErrOpen, b.mu.reason)
+		case refused(own):
+			err = fmt.Errorf("%w (%s)", ErrAside, f.reason)
+		case err == nil:
+			b.wrote()
+			f.fails = 0
+		case blames(err, byStore):
+			aside = false // the breaker's change tells of it
+		case blames(err, bySession):
+			b.mu.failures = 0
+			err = own
+		}
+
+		if f.fails == 0 {
+			delete(b.mu.sessions, dir)
+		}
+	})
+
+	if aside {
+		b.opt.Log.Warn("session set aside: its checkpoints fail while others' work",
+			zap.String("session", dir), zap.Error(err))
+	}
+	if v, ok := err.(*verdict); ok {
+		return v.error
+	}
+	return err
 }
 
 // List passes through.
@@ -407,12 +310,3 @@ func (b *Breaker) Get(ctx context.Context, key checkpoint.Key, number uint64) ([
 func (b *Breaker) Delete(ctx context.Context, key checkpoint.Key, number uint64) error {
 	return b.store.Delete(ctx, key, number)
 }
-
-// Sessions passes through.
-func (b *Breaker) Sessions(ctx context.Context) ([]string, error) { return b.store.Sessions(ctx) }
-
-// Probe passes through: it does not change the breaker. Reset does.
-func (b *Breaker) Probe(ctx context.Context) error { return b.store.Probe(ctx) }
-
-// Close closes the store.
-func (b *Breaker) Close() error { return b.store.Close() }

@@ -12,20 +12,32 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sony/gobreaker/v2"
+
 	"belay/checkpoint"
-	"belay/checkpoint/filestore"
 	"belay/checkpoint/storetest"
+	"belay/internal/state"
 	"belay/internal/vfs"
 )
 
-// A closed breaker is a store like any other.
+// whole is a store with a breaker in front of what the breaker has to do with.
+type whole struct {
+	*Breaker
+	below checkpoint.Store
+}
+
+func (w whole) Sessions(ctx context.Context) ([]string, error) { return w.below.Sessions(ctx) }
+func (w whole) Probe(ctx context.Context, size int) error      { return w.below.Probe(ctx, size) }
+func (w whole) Close() error                                   { return w.below.Close() }
+
+// TestConformance: behind a closed breaker a store is as it was.
 func TestConformance(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) checkpoint.Store {
-		s, err := filestore.Open(vfs.OS{}, t.TempDir())
+		s, err := state.Dir{Root: t.TempDir(), FS: vfs.OS{}}.OpenStore()
 		if err != nil {
 			t.Fatal(err)
 		}
-		return newBreaker(t, s, Options{})
+		return whole{newBreaker(t, s, Options{}), s}
 	})
 }
 
@@ -58,7 +70,10 @@ func TestOpensAfterThreeFailuresInARow(t *testing.T) {
 			t.Errorf("while open the store was asked for %d writes and %d probes, want none", p-puts, q-probes)
 		}
 		got := b.State()
-		want := State{Phase: Open, Since: got.Since, Failures: 3, Trips: 1, NextProbe: got.Since.Add(DefaultPause), Reason: errDisk.Error()}
+		want := State{
+			Phase: Open, Since: got.Since, Failures: 3, Trips: 1,
+			NextProbe: got.Since.Add(DefaultPause), Reason: errDisk.Error(),
+		}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("state: got %+v, want %+v", got, want)
 		}
@@ -72,7 +87,7 @@ func TestPausesDouble(t *testing.T) {
 		trip(t, b, f)
 		f.mu.probes = nil
 		began := time.Now()
-		stop := start(t, b)
+		start(t, b)
 		time.Sleep(time.Hour)
 		want := []time.Duration{30, 90, 210, 450, 930, 1530, 2130, 2730, 3330}
 		got := f.probedAt(began)
@@ -82,16 +97,15 @@ func TestPausesDouble(t *testing.T) {
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("probes at %v, want %v", got, want)
 		}
-		stop()
 	})
 }
 
-// A disk on which probes work and writes do not must not get a fresh start every 30 s.
+// A disk on which probes work and writes do not gets no fresh start every 30 s.
 func TestPauseIsSetBackByAWriteOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		b := newBreaker(t, f, Options{})
-		stop := start(t, b)
+		start(t, b)
 		for i, want := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute} {
 			trip(t, b, f)
 			s := b.State()
@@ -109,7 +123,6 @@ func TestPauseIsSetBackByAWriteOnly(t *testing.T) {
 		if s := b.State(); s.NextProbe.Sub(s.Since) != DefaultPause || s.Trips != 4 {
 			t.Errorf("after a write that worked: got %+v, want trip 4 with a pause of %s", s, DefaultPause)
 		}
-		stop()
 	})
 }
 
@@ -117,18 +130,19 @@ func TestC07OpenRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		b := newBreaker(t, f, Options{})
-		stop := start(t, b)
+		start(t, b)
 		f.setDown(errDisk)
 		for n := range uint64(5) {
 			_ = put(b, session(1), n) // three reach the disk, two are refused
 		}
-		if ch := <-b.Changes(); !ch.Open || ch.Reason != errDisk.Error() || ch.Trips != 1 {
+		if ch := changed(t, b); !ch.Open || ch.Reason != errDisk.Error() || ch.Trips != 1 {
 			t.Errorf("change: got %+v, want opened", ch)
 		}
 		opened := time.Now()
 		f.setDown(nil)
-		ch := <-b.Changes()
-		if ch.Open || !ch.Since.Equal(opened) || ch.Reason != errDisk.Error() || ch.At.Sub(opened).Round(time.Second) != DefaultPause {
+		ch := changed(t, b)
+		if ch.Open || !ch.Since.Equal(opened) || ch.Reason != errDisk.Error() ||
+			ch.At.Sub(opened).Round(time.Second) != DefaultPause {
 			t.Errorf("change: got %+v, want closed %s after %s", ch, DefaultPause, opened)
 		}
 		if err := put(b, session(1), 9); err != nil {
@@ -137,34 +151,42 @@ func TestC07OpenRecovers(t *testing.T) {
 		if s := b.State(); s.Phase != Closed || s.Failures != 0 || s.Reason != "" || s.Trips != 1 || !s.NextProbe.IsZero() {
 			t.Errorf("state: got %+v, want closed, no failures, one trip", s)
 		}
-		stop()
 	})
 }
 
-// Times that hold something shut carry a monotonic reading, and of two differences the larger counts.
+// Of the two clocks' differences the larger counts, for the store and for a session.
 func TestC07ClockSetBack(t *testing.T) {
-	now := time.Now()
-	c := newCore(3, 30*time.Second, 10*time.Minute, false, now)
-	c.failed("x")
-	c.trip(now)
-	c.sessionFailed("a", "x", now)
-	c.sessionFailed("a", "x", now)
-	c.sessionFailed("a", "x", now)
-	for name, from := range map[string]time.Time{"probe": c.probe.from, "session": c.sessions["a"].retry.from} {
-		if !strings.Contains(from.String(), " m=") {
-			t.Errorf("%s: waits from %s, which has no monotonic reading", name, from)
-		}
-	}
 	// The machine slept: the wall clock says an hour.
+	now := time.Now()
 	if got, want := elapsed(now.Round(0).Add(-time.Hour), now), time.Hour; got != want {
 		t.Errorf("elapsed: got %s, want %s", got, want)
 	}
-	if wait, ok := c.next(now.Round(0).Add(time.Hour)); !ok || wait != 0 {
-		t.Errorf("after an hour of sleep the probe is %s away (%v), want due", wait, ok)
+
+	f := newFake()
+	b := newBreaker(t, f, Options{})
+	f.setBroken(session(1), errDisk)
+	for n := range uint64(3) {
+		_ = put(b, session(1), n)
 	}
-	// A timer from the past by wall, fresh by the monotonic clock, is over: max of both.
-	if got := (timer{from: now, wait: time.Minute}).left(now.Add(time.Minute)); got != 0 {
-		t.Errorf("left: got %s, want 0", got)
+	trip(t, b, f)
+
+	for name, c := range map[string]*circuit{
+		"store": b.mu.circuit, "session": b.mu.sessions[session(1).Dir()].circuit,
+	} {
+		if !strings.Contains(c.from.String(), " m=") {
+			t.Errorf("%s: waits from %s, which has no monotonic reading", name, c.from)
+		}
+		c.look(time.Now())
+		if c.State() != gobreaker.StateOpen {
+			t.Fatalf("%s: %s in the moment of the trip, want open", name, c.State())
+		}
+
+		// gobreaker has not seen the pause go by, as after a sleep or with a clock that was set.
+		c.from = time.Now().Round(0).Add(-time.Hour)
+		c.look(time.Now())
+		if c.State() != gobreaker.StateHalfOpen {
+			t.Errorf("%s: %s after an hour of sleep, want half-open", name, c.State())
+		}
 	}
 }
 
@@ -180,7 +202,7 @@ func TestC08StateInsideOfChanges(t *testing.T) {
 			logged.Add(1)
 		})
 		b = newBreaker(t, f, Options{Log: log})
-		stop := start(t, b)
+		start(t, b)
 		reader, quit := make(chan []Phase), make(chan struct{})
 		go func() {
 			var seen []Phase
@@ -218,151 +240,13 @@ func TestC08StateInsideOfChanges(t *testing.T) {
 			t.Errorf("%d lines logged, want one for each change", logged.Load())
 		}
 		wantPhase(t, b, "in the end", Closed)
-		stop()
-	})
-}
-
-func TestC09ParallelWritesInHalfOpen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		b := newBreaker(t, f, Options{})
-		trip(t, b, f)
-		puts, probes, _ := f.asked()
-		f.setDown(nil)
-		f.hold = make(chan struct{})
-		stop := start(t, b)
-		time.Sleep(DefaultPause + time.Second)
-		wantPhase(t, b, "while the probe is under way", HalfOpen)
-		var deferred atomic.Int32
-		var writers sync.WaitGroup
-		owed := make(chan int, 20)
-		for i := range 20 {
-			writers.Go(func() {
-				if err := put(b, session(i), 1); errors.Is(err, ErrOpen) {
-					deferred.Add(1)
-					owed <- i
-				}
-			})
-		}
-		writers.Wait()
-		if p, q, _ := f.asked(); p != puts || q != probes+1 || deferred.Load() != 20 {
-			t.Errorf("got %d writes, %d probes, %d deferred; want 0, 1, 20", p-puts, q-probes, deferred.Load())
-		}
-		close(f.hold)
-		synctest.Wait()
-		wantPhase(t, b, "after the probe", Closed)
-		close(owed)
-		for i := range owed {
-			if err := put(b, session(i), 1); err != nil {
-				t.Errorf("owed write: %v", err)
-			}
-		}
-		if _, _, saved := f.asked(); saved != 20 {
-			t.Errorf("%d saved in the end, want 20", saved)
-		}
-		stop()
-	})
-}
-
-// A write that was let in while the breaker was closed and comes to gobreaker after it opened is no probe.
-func TestLateWriteIsNoProbe(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		b := newBreaker(t, f, Options{})
-		for range DefaultFailures { // as other writes would, which have not booked it yet
-			_, _ = b.cb.Execute(func() (struct{}, error) { return struct{}{}, &verdict{byStore, errDisk} })
-		}
-		time.Sleep(time.Second) // gobreaker would turn half-open now
-		if err := put(b, session(1), 1); !errors.Is(err, ErrOpen) {
-			t.Errorf("got %v, want ErrOpen", err)
-		}
-		if puts, _, _ := f.asked(); puts != 0 {
-			t.Errorf("the store was asked for %d writes, want none", puts)
-		}
-		wantPhase(t, b, "after the late write", Open)
-		stop := start(t, b)
-		time.Sleep(DefaultPause + time.Second)
-		wantPhase(t, b, "after the probe", Closed)
-		stop()
-	})
-}
-
-func TestC13OneBadSessionAmongAHundred(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		var messages atomic.Int32
-		b := newBreaker(t, f, Options{Log: hooked(func(msg string) {
-			if strings.Contains(msg, "set aside") {
-				messages.Add(1)
-			}
-		})})
-		bad := errors.New("name too long")
-		f.setBroken(session(50), bad)
-		done, aside := 0, 0
-		for round := range uint64(6) {
-			done, aside = 0, 0
-			for i := range 100 {
-				switch err := put(b, session(i), round+1); {
-				case err == nil:
-					done++
-				case errors.Is(err, ErrAside):
-					aside++
-				case !errors.Is(err, bad) || !errors.Is(err, ErrSession):
-					t.Errorf("got %v, want the session's own error", err)
-				}
-			}
-		}
-		if done != 99 || aside != 1 || messages.Load() != 1 {
-			t.Errorf("got %d done, %d aside, %d messages; want 99, 1, 1", done, aside, messages.Load())
-		}
-		wantPhase(t, b, "with one bad session", Closed)
-		s := b.State()
-		if len(s.Aside) != 1 || s.Aside[0].Session != session(50).Dir() || s.Aside[0].Failures != 3 || !strings.Contains(s.Aside[0].Reason, bad.Error()) {
-			t.Errorf("aside: got %+v, want session 50 after 3 failures with its reason", s.Aside)
-		}
-	})
-}
-
-func TestC14SessionHealsAndHurtsNoOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		b := newBreaker(t, f, Options{})
-		a, other := session(1), session(2)
-		f.setBroken(a, errDisk)
-		for n := range uint64(3) {
-			if err := put(b, a, n); !errors.Is(err, ErrSession) {
-				t.Fatalf("got %v, want ErrSession", err)
-			}
-		}
-		tries := func(d time.Duration) (asked int) {
-			before, _, _ := f.asked()
-			for range int(d / time.Second) {
-				_ = put(b, a, 7)
-				time.Sleep(time.Second)
-			}
-			after, _, _ := f.asked()
-			return after - before
-		}
-		if got := tries(10 * time.Minute); got != 4 { // 30 s, 1 min, 2 min, 4 min: at 30, 90, 210, 450 s
-			t.Errorf("in 10 minutes the session was tried %d times, want 4", got)
-		}
-		if err := put(b, other, 1); err != nil {
-			t.Errorf("the other session: %v", err)
-		}
-		wantPhase(t, b, "with a session aside", Closed)
-		f.setBroken(a, nil)
-		time.Sleep(DefaultMaxPause)
-		if err := put(b, a, 7); err != nil {
-			t.Errorf("the session after it healed: %v", err)
-		}
-		if s := b.State(); len(s.Aside) != 0 {
-			t.Errorf("aside: got %+v, want none", s.Aside)
-		}
 	})
 }
 
 func TestNoFailure(t *testing.T) {
-	for _, err := range []error{checkpoint.ErrExists, checkpoint.ErrNotFound, checkpoint.ErrDamaged, fs.ErrInvalid, context.Canceled} {
+	for _, err := range []error{
+		checkpoint.ErrExists, checkpoint.ErrNotFound, checkpoint.ErrDamaged, fs.ErrInvalid, context.Canceled,
+	} {
 		t.Run(err.Error(), func(t *testing.T) {
 			f := newFake()
 			b := newBreaker(t, f, Options{})
@@ -401,16 +285,26 @@ func TestWritersDeadlineIsNotTheStores(t *testing.T) {
 	wantPhase(t, b, "after five late writes", Closed)
 }
 
-func TestFaultsOfSessionsAreBounded(t *testing.T) {
-	now := time.Now()
-	c := newCore(3, time.Second, time.Minute, false, now)
-	for i := range maxFaults + 50 {
-		c.sessionFailed(fmt.Sprint(i), "x", now.Add(time.Duration(i)))
+// The writers of a session that panics meet a breaker that counted a failure of the store.
+func TestPanicIsTheStores(t *testing.T) {
+	f := newFake()
+	b := newBreaker(t, panicking{f}, Options{})
+	for range DefaultFailures {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic did not reach the writer")
+				}
+			}()
+			_ = put(b, session(1), 1)
+		}()
 	}
-	if _, ok := c.sessions[fmt.Sprint(maxFaults+49)]; len(c.sessions) != maxFaults || !ok {
-		t.Errorf("%d sessions kept, newest kept: %v; want %d with the newest", len(c.sessions), ok, maxFaults)
-	}
+	wantPhase(t, b, "after three panics", Open)
 }
+
+type panicking struct{ *fakeStore }
+
+func (panicking) Put(context.Context, checkpoint.Key, checkpoint.Meta, []byte) error { panic("broken") }
 
 func TestOptions(t *testing.T) {
 	tests := []struct {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -28,9 +29,12 @@ type fakeStore struct {
 		broken map[string]error // writes of one session (Key.Dir) fail
 		puts   int              // asked for
 		probes []time.Time
+		sizes  []int // of the probes
+		room   int   // when not zero, no write and no probe may be larger
 		saved  map[string]bool
 	}
-	hold chan struct{} // when not nil, a probe waits for it
+	hold  chan struct{} // when not nil, a probe waits for it
+	stuck chan struct{} // when not nil, a write waits for it
 }
 
 func newFake() *fakeStore {
@@ -51,6 +55,13 @@ func (f *fakeStore) setBroken(k checkpoint.Key, err error) {
 	f.mu.broken[k.Dir()] = err
 }
 
+// setRoom lets the store take nothing larger than so many bytes.
+func (f *fakeStore) setRoom(bytes int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mu.room = bytes
+}
+
 func (f *fakeStore) asked() (puts, probes, saved int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -68,10 +79,16 @@ func (f *fakeStore) probedAt(start time.Time) []time.Duration {
 	return out
 }
 
-func (f *fakeStore) Put(ctx context.Context, key checkpoint.Key, m checkpoint.Meta, _ []byte) error {
+func (f *fakeStore) Put(ctx context.Context, key checkpoint.Key, m checkpoint.Meta, data []byte) error {
+	f.mu.Lock()
+	f.mu.puts++
+	f.mu.Unlock()
+	if f.stuck != nil {
+		<-f.stuck
+	}
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.mu.puts++
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -81,15 +98,23 @@ func (f *fakeStore) Put(ctx context.Context, key checkpoint.Key, m checkpoint.Me
 	if err := f.mu.broken[key.Dir()]; err != nil {
 		return err
 	}
+	if f.mu.room > 0 && len(data) > f.mu.room {
+		return syscall.ENOSPC
+	}
 	f.mu.saved[fmt.Sprintf("%s %d", key.Dir(), m.Number)] = true
 	return nil
 }
 
-func (f *fakeStore) Probe(ctx context.Context) error {
+func (f *fakeStore) Probe(ctx context.Context, size int) error {
 	f.mu.Lock()
 	f.mu.probes = append(f.mu.probes, time.Now())
+	f.mu.sizes = append(f.mu.sizes, size)
 	err := f.mu.down
+	if err == nil && f.mu.room > 0 && size > f.mu.room {
+		err = syscall.ENOSPC
+	}
 	f.mu.Unlock()
+
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -120,7 +145,7 @@ func newBreaker(t *testing.T, store checkpoint.Store, opt Options) *Breaker {
 	return b
 }
 
-// start runs the probing loop until the test or the returned function ends it.
+// start runs the probing loop until the test ends or the returned function ends it.
 func start(t *testing.T, b *Breaker) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -132,7 +157,20 @@ func start(t *testing.T, b *Breaker) (stop func()) {
 			t.Errorf("run: %v", err)
 		}
 	})
+	t.Cleanup(stop)
 	return stop
+}
+
+// changed gives the breaker's next change.
+func changed(t *testing.T, b *Breaker) Change {
+	t.Helper()
+	select {
+	case ch := <-b.Changes():
+		return ch
+	case <-time.After(time.Hour):
+		t.Fatal("no change in an hour")
+		return Change{}
+	}
 }
 
 func session(n int) checkpoint.Key {

@@ -10,8 +10,8 @@ import (
 	"belay/internal/vfs/vfstest"
 )
 
-// TestEveryFaultOfTheStateFile: whatever operation fails or takes the power away, what is stored of trips is old or new and
-// never half, and save says whether it is the new one.
+// Whatever operation fails or takes the power away, what is stored of trips is old or new and never half, and save says
+// whether it is the new one.
 func TestEveryFaultOfTheStateFile(t *testing.T) {
 	const name = "/state/breaker.json"
 	vfstest.Sweep{Least: 14}.Run(t, func(p *vfstest.Point) {

@@ -22,24 +22,15 @@ type record struct {
 	Reason       string    `json:"reason,omitempty"`
 	NextProbe    time.Time `json:"next_probe,omitzero"` // for people: a restart probes at once
 	PauseSeconds int64     `json:"pause_s"`             // the pause after that
+	Size         int       `json:"size,omitempty"`      // the least that a probe writes, in bytes
 }
 
 const (
 	recordVersion = 1
 	maxRecord     = 64 << 10
-	maxReason     = 500 // bytes
+	maxReason     = 500      // bytes
+	maxSize       = 64 << 20 // bytes: a probe as large as a damaged file says would fill the disk
 )
-
-func (c *core) record() record {
-	r := record{
-		Version: recordVersion, Open: c.open, Since: c.since.UTC().Truncate(time.Millisecond), Trips: c.trips,
-		Reason: c.reason, PauseSeconds: int64(c.pause / time.Second),
-	}
-	if c.open {
-		r.NextProbe = c.probe.at().UTC().Truncate(time.Millisecond)
-	}
-	return r
-}
 
 func decodeRecord(data []byte) (record, error) {
 	var r record
@@ -52,6 +43,10 @@ func decodeRecord(data []byte) (record, error) {
 	if limit := int64(time.Duration(1<<63-1) / time.Second); r.PauseSeconds < 0 || r.PauseSeconds > limit {
 		return record{}, fmt.Errorf("a pause of %d s", r.PauseSeconds)
 	}
+	if r.Size < 0 || r.Size > maxSize {
+		return record{}, fmt.Errorf("a probe of %d bytes", r.Size)
+	}
+
 	r.Reason = cut(r.Reason)
 	return r, nil
 }
@@ -63,34 +58,39 @@ func cut(reason string) string {
 	return strings.ToValidUTF8(reason, "\uFFFD")
 }
 
-// load reads what the last run stored. The file is a help and not a condition: without it the breaker starts closed, and
-// three writes tell.
+// load reads what the last run stored. The file is a help and not a condition: without it the breaker starts closed,
+// and three writes tell.
 func load(fsys vfs.FS, name string, log *zap.Logger) record {
 	none := record{}
 	if fsys == nil {
 		return none
 	}
+
 	data, err := vfs.ReadFile(fsys, name, maxRecord)
 	if errors.Is(err, fs.ErrNotExist) {
 		return none
 	}
+
 	var r record
 	if err == nil {
 		r, err = decodeRecord(data)
 	}
+
 	if err != nil {
-		log.Warn("stored state of the breaker is not readable: it starts closed", zap.String("file", name), zap.Error(err))
+		log.Warn("stored state of the breaker is not readable: it starts closed",
+			zap.String("file", name), zap.Error(err))
 		return none
 	}
 	return r
 }
 
-// CheckFile says what is wrong with a stored state, for those who look after the disk; one that is not there is right.
+// CheckFile says what is wrong with a stored state, for those who look after the disk. A missing file is right.
 func CheckFile(fsys vfs.FS, name string) error {
 	data, err := vfs.ReadFile(fsys, name, maxRecord)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+
 	if err == nil {
 		_, err = decodeRecord(data)
 	}

@@ -58,17 +58,18 @@ func TestRestartNeitherHidesNorKeepsOpen(t *testing.T) {
 			if err := put(b, session(1), 1); !errors.Is(err, ErrOpen) {
 				t.Errorf("write after the restart: got %v, want ErrOpen", err)
 			}
-			if ch := <-b.Changes(); !ch.Open || ch.Trips != 1 || ch.Reason != errDisk.Error() {
+			if ch := changed(t, b); !ch.Open || ch.Trips != 1 || ch.Reason != errDisk.Error() {
 				t.Errorf("change: got %+v, want opened", ch)
 			}
-			if s := b.State(); s.Phase != Open || s.Trips != 1 || s.Since.Sub(since).Abs() > time.Second || !s.NextProbe.Equal(time.Now()) {
+			if s := b.State(); s.Phase != Open || s.Trips != 1 || s.Since.Sub(since).Abs() > time.Second ||
+				!s.NextProbe.Equal(time.Now()) {
 				t.Errorf("state: got %+v, want open since %s and due now", s, since)
 			}
 			_, before, _ := f.asked()
 			f.setDown(nil)
 			stop = start(t, b)
 			began := time.Now()
-			if ch := <-b.Changes(); ch.Open || time.Since(began) > time.Second {
+			if ch := changed(t, b); ch.Open || time.Since(began) > time.Second {
 				t.Errorf("change: got %+v after %s, want closed at once", ch, time.Since(began))
 			}
 			if _, after, _ := f.asked(); after != before+1 {
@@ -97,13 +98,12 @@ func TestRestartGoesOnWithTheGrownPause(t *testing.T) {
 		b = newBreaker(t, f, opt)
 		f.mu.probes = nil
 		began := time.Now()
-		stop = start(t, b)
+		start(t, b)
 		time.Sleep(20 * time.Minute)
 		got := f.probedAt(began)
 		if len(got) != 3 || got[0] != 0 || got[1] != 8*time.Minute || got[2] != 18*time.Minute {
 			t.Errorf("probes after the restart at %v, want at once, after 8 and after 18 minutes", got)
 		}
-		stop()
 	})
 }
 
@@ -112,7 +112,9 @@ func TestC07StoredTimesInTheFuture(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, f := vfstest.NewMem(), newFake()
 		future := time.Now().AddDate(5, 0, 0)
-		data, err := json.Marshal(record{Version: 1, Open: true, Since: future, NextProbe: future, Trips: 2, PauseSeconds: 1 << 33})
+		data, err := json.Marshal(record{
+			Version: 1, Open: true, Since: future, NextProbe: future, Trips: 2, PauseSeconds: 1 << 33,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,10 +123,9 @@ func TestC07StoredTimesInTheFuture(t *testing.T) {
 		if s := b.State(); s.Phase != Open || s.Since.After(time.Now()) || s.NextProbe.After(time.Now()) {
 			t.Errorf("state: got %+v, want open and due", s)
 		}
-		stop := start(t, b)
+		start(t, b)
 		time.Sleep(time.Second)
 		wantPhase(t, b, "a second after the start", Closed)
-		stop()
 	})
 }
 
@@ -134,6 +135,7 @@ func TestStateFileIsAHelpOnly(t *testing.T) {
 		"garbage":  "\x00\x00\x00",
 		"version":  `{"v":99,"open":true}`,
 		"negative": `{"v":1,"open":true,"pause_s":-1}`,
+		"size":     `{"v":1,"open":true,"size":99999999999}`,
 		"huge":     `{"v":1,"reason":"` + strings.Repeat("x", maxRecord) + `"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -151,12 +153,11 @@ func TestStateFileIsAHelpOnly(t *testing.T) {
 		fault, f := vfstest.NewFault(vfstest.NewMem(), -1, nil), newFake()
 		fault.FailNow(syscall.ENOSPC)
 		b := newBreaker(t, f, Options{FS: fault, StateFile: stateFile})
-		stop := start(t, b)
+		start(t, b)
 		trip(t, b, f)
 		f.setDown(nil)
 		time.Sleep(DefaultPause + time.Second)
 		wantPhase(t, b, "after the probe", Closed)
-		stop()
 	})
 }
 
@@ -164,7 +165,7 @@ func TestManual(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		b := newBreaker(t, f, Options{Manual: true})
-		stop := start(t, b)
+		start(t, b)
 		f.setBroken(session(7), errDisk)
 		for n := range uint64(3) {
 			_ = put(b, session(7), n) // the session's own failures
@@ -190,11 +191,10 @@ func TestManual(t *testing.T) {
 		if err := put(b, session(7), 9); err != nil {
 			t.Errorf("the session that was aside: %v", err)
 		}
-		stop()
 	})
 }
 
-// Reset right after a trip must not meet gobreaker's own pause.
+// Reset does not wait for gobreaker's pause.
 func TestResetAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -226,8 +226,33 @@ func TestCancelledResetChangesNothing(t *testing.T) {
 	})
 }
 
+// A state file as earlier versions wrote it, which did not store the size of a probe.
+func TestOldStateFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem, f := vfstest.NewMem(), newFake()
+		write(t, mem, `{"v":1,"open":true,"since":"1999-12-31T23:00:00.5Z","trips":7,"reason":"input/output error",`+
+			`"next_probe":"2000-01-01T00:08:00Z","pause_s":240}`+"\n")
+		f.setDown(errDisk)
+		b := newBreaker(t, f, Options{FS: mem, StateFile: stateFile})
+		want := time.Date(1999, 12, 31, 23, 0, 0, 500_000_000, time.UTC)
+		if s := b.State(); s.Phase != Open || s.Trips != 7 || !s.Since.Equal(want) || s.Reason != errDisk.Error() {
+			t.Errorf("state: got %+v, want open since %s after 7 trips", s, want)
+		}
+		start(t, b)
+		time.Sleep(time.Second)
+		if got := b.State().NextProbe; got.Sub(time.Now()).Round(time.Minute) != 4*time.Minute {
+			t.Errorf("next probe at %s, want 4 minutes after the first", got)
+		}
+	})
+}
+
 func FuzzDecodeRecord(f *testing.F) {
-	for _, text := range []string{"", "{}", `{"v":1,"open":true,"since":"2026-04-01T00:00:00Z","trips":-3,"pause_s":60}`, `{"v":1,"pause_s":9223372036854775807}`} {
+	for _, text := range []string{
+		"", "{}",
+		`{"v":1,"open":true,"since":"2026-04-01T00:00:00Z","trips":-3,"pause_s":60}`,
+		`{"v":1,"pause_s":9223372036854775807}`,
+		`{"v":1,"open":true,"size":-1}`,
+	} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -242,8 +267,11 @@ func FuzzDecodeRecord(f *testing.F) {
 			t.Fatalf("new: %v", err)
 		}
 		s := b.State()
-		if wait, ok := b.wait(); (s.Phase == Open) != r.Open || s.Trips < 0 || s.Since.After(time.Now()) || r.Open && (!ok || wait != 0) {
-			t.Errorf("from %s: got %+v, next probe in %s", data, s, wait)
+		if (s.Phase != Closed) != r.Open || s.Trips < 0 || s.Since.After(time.Now()) {
+			t.Errorf("from %s: got %+v", data, s)
+		}
+		if wait := b.wait(); r.Open && wait > time.Second {
+			t.Errorf("from %s: next probe in %s, want at once", data, wait)
 		}
 	})
 }

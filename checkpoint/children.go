@@ -25,13 +25,16 @@ func (s *State) child(e Event, told bool) {
 		}
 	}
 	if e.Kind == EventChildStart && e.Child != "" {
-		s.Children = keepNewest(append(s.Children, Child{ID: e.Child, Name: e.ChildName, At: e.At, Running: true, Told: told}), maxChildren)
+		s.Children = keepNewest(
+			append(s.Children, Child{ID: e.Child, Name: e.ChildName, At: e.At, Running: true, Told: told}),
+			maxChildren,
+		)
 		s.News++
 	}
 }
 
-// childEntry folds in what a file says of a sub-agent. The file may be behind the events: where those told of the sub-agent,
-// it never makes it run again.
+// childEntry folds in what a file says of a sub-agent. The file may be behind the events: where those told of the
+// sub-agent, it never makes it run again.
 func (s *State) childEntry(n Entry, at time.Time) {
 	begins := n.Kind == EntryChildStart
 	for _, c := range s.Children {
@@ -39,9 +42,11 @@ func (s *State) childEntry(n Entry, at time.Time) {
 			return
 		}
 	}
+
 	e := Event{Kind: EventChildEnd, Child: n.Child, ChildName: n.Name, At: at}
 	if begins {
 		e.Kind = EventChildStart
 	}
+
 	s.child(e, false)
 }

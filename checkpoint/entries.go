@@ -2,8 +2,8 @@ package checkpoint
 
 import "time"
 
-// entries folds what a transcript reader found. The file is the second witness: it may be ahead of the hooks, behind them,
-// or the only one.
+// entries folds what a transcript reader found. The file is the second witness: it may be ahead of the hooks, behind
+// them, or the only one.
 func (s *State) entries(e Event) Effect {
 	var f Effect
 	quiet := e.First || s.Reread // turns found at first sight, or again after a reset, do not count for the gate
@@ -17,6 +17,7 @@ func (s *State) entries(e Event) Effect {
 			quiet, s.Reread = true, true
 			continue
 		}
+
 		if n.Kind == EntryChildStart || n.Kind == EntryChildEnd {
 			s.childEntry(n, entryTime(e, n))
 			continue
@@ -28,12 +29,14 @@ func (s *State) entries(e Event) Effect {
 			found = true
 		}
 	}
+
 	if e.Cursor != "" { // entries that another session's file held leave the cursor alone
 		s.Cursor, s.Reread = e.Cursor, false
 	}
 	if e.Losses != nil {
 		s.Losses.Add(*e.Losses)
 	}
+
 	s.Skipped += e.Skipped
 	if len(e.Entries) > 0 {
 		s.LastFile = e.At
@@ -41,6 +44,7 @@ func (s *State) entries(e Event) Effect {
 	if e.First && found && f.Force == "" {
 		f.Force = CauseFirstSight
 	}
+
 	return f
 }
 
@@ -62,6 +66,7 @@ func (s *State) entry(e Event, n Entry, quiet bool, f *Effect) bool {
 	if n.Mode != "" {
 		s.Mode = n.Mode
 	}
+
 	at := entryTime(e, n)
 	switch n.Kind {
 	case EntryUser:
@@ -70,6 +75,7 @@ func (s *State) entry(e Event, n Entry, quiet bool, f *Effect) bool {
 		if !n.Aside && n.Text != "" {
 			s.addReply(Message{ID: n.ID, Group: n.Group, At: at, Text: n.Text, Turn: s.fileTurn()}, true)
 		}
+
 	case EntryCall:
 		s.callEntry(e, n, quiet)
 	case EntryResult:
@@ -79,6 +85,7 @@ func (s *State) entry(e Event, n Entry, quiet bool, f *Effect) bool {
 			s.insert(Message{ID: n.ID, Role: RoleSummary, At: at, Text: n.Text, Turn: s.fileTurn(), InFile: true})
 		}
 		s.compaction(n.ID, quiet, f)
+
 	case EntryClear:
 		s.newPart()
 	case EntryInterrupt, EntryTurnEnd:
@@ -88,6 +95,7 @@ func (s *State) entry(e Event, n Entry, quiet bool, f *Effect) bool {
 			s.Given.Confirmed = true
 		}
 	}
+
 	return false
 }
 
@@ -101,8 +109,8 @@ func (s *State) fileTurn() int {
 	return s.TurnSeq
 }
 
-// userEntry folds in a prompt of the file. It may be there already: told by a hook, read before (a reset), or sent again
-// because its answer showed what it was.
+// userEntry folds in a prompt of the file. It may be there already: told by a hook, read before (a reset), or sent
+// again because its answer showed what it was.
 func (s *State) userEntry(n Entry, at time.Time, quiet bool, f *Effect) bool {
 	if m := s.message(n.ID); m != nil {
 		if t := s.turn(m.Turn); n.Aside && t != nil {
@@ -114,23 +122,28 @@ func (s *State) userEntry(n Entry, at time.Time, quiet bool, f *Effect) bool {
 		}
 		return false
 	}
+
 	p := told{by: byFile, id: n.Turn, text: n.Text, at: at, stamp: !sane(n.At).IsZero(), quiet: quiet}
 	if n.Aside {
 		s.asidePrompt(p, f)
 		return false
 	}
+
 	t, fresh := s.openTurn(p, f)
 	if t.Aside {
 		return false
 	}
+
 	if m := s.userMessage(t.N); m != nil && !m.InFile {
 		m.InFile, m.ID = true, n.ID // the file's words are the richer ones
 		s.rewrite(m, n.Text)
 		return false
 	}
+
 	if n.Text != "" {
 		s.addUser(Message{ID: n.ID, At: at, Text: n.Text, Turn: t.N, InFile: true})
 	}
+
 	return fresh
 }
 
@@ -144,6 +157,7 @@ func (s *State) endEntry(n Entry, quiet bool, f *Effect) {
 		t.Joined = false
 		return
 	}
+
 	o := OutcomeDone
 	switch {
 	case n.Kind == EntryInterrupt:
@@ -151,6 +165,7 @@ func (s *State) endEntry(n Entry, quiet bool, f *Effect) {
 	case n.Failed:
 		o = OutcomeFailed
 	}
+
 	t.Joined = false
 	s.endTurn(t, o, f, quiet)
 }
@@ -161,10 +176,12 @@ func (s *State) compaction(id string, quiet bool, f *Effect) {
 	if id != "" && Hash(id) == s.Boundary {
 		return
 	}
+
 	s.Boundary = Hash(id)
 	if !s.Compacts && !quiet {
 		f.Force = CauseCompaction
 	}
+
 	s.Compacts = false
 }
 
@@ -184,12 +201,14 @@ func (s *State) callEntry(e Event, n Entry, quiet bool) {
 	if n.Call == "" || s.hasEnded(n.Call) {
 		return
 	}
+
 	if c == nil {
 		c = s.newCall(Call{ID: n.Call, At: entryTime(e, n), Alike: n.Alike})
 		if t := s.turn(s.fileTurn()); !quiet && (t == nil || !t.Ended) { // else the file is behind the hooks
 			s.Chain = true
 		}
 	}
+
 	c.Asked = true
 	c.describe(n.Name, n.Input)
 	s.touch(c, n.Input)
@@ -206,6 +225,7 @@ func (s *State) resultEntry(e Event, n Entry) {
 	if c == nil {
 		c = s.newCall(Call{ID: n.Call, Name: n.Name, At: e.At, Asked: true, Filed: !n.MadeUp && !n.Background})
 	}
+
 	c.describe(n.Name, n.Input)
 	switch {
 	case n.MadeUp:
@@ -213,6 +233,7 @@ func (s *State) resultEntry(e Event, n Entry) {
 			c.State, c.Death = CallDoubt, s.Deaths
 			s.News++
 		}
+
 	case n.Background:
 		c.Background = true
 	default:

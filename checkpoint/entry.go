@@ -13,8 +13,8 @@ const (
 	Upsert Op = ""
 	// Retract takes back the entry with this ID: it is no longer on the conversation's current branch.
 	Retract Op = "retract"
-	// Reset says that the transcript's past changed: what follows is read from a new beginning. Entries that the session
-	// already holds (same ID) are the same entries; nothing rich is replaced by something poorer.
+	// Reset says that the transcript's past changed: what follows is read from a new beginning. Entries that the
+	// session already holds (same ID) are the same entries; nothing rich is replaced by something poorer.
 	Reset Op = "reset"
 )
 
@@ -33,14 +33,14 @@ const (
 	EntryOwn        EntryKind = "own"        // a block of belay's own came back; ID is its marker
 	EntryMeta       EntryKind = "meta"       // only Workspace, Model or Mode
 
-	// The sub-agent Child (Name) is at work, or has ended: from readers that see it. Either may come again. Transcript is the
-	// file that the sub-agent's own session is read from.
+	// The sub-agent Child (Name) is at work, or has ended: from readers that see it. Either may come again. Transcript
+	// is the file that the sub-agent's own session is read from.
 	EntryChildStart EntryKind = "child-start"
 	EntryChildEnd   EntryKind = "child-end"
 )
 
-// Entry is one normalised piece of a transcript. Text, Input and Output are valid UTF-8 with secrets removed, cut by the
-// reader (Cut...), and safe to keep.
+// Entry is one normalised piece of a transcript. Text, Input and Output are valid UTF-8 with secrets removed, cut by
+// the reader (Cut...), and safe to keep.
 type Entry struct {
 	Op   Op        `json:"op,omitempty"`
 	ID   string    `json:"id,omitempty"` // unique in the transcript
@@ -147,8 +147,8 @@ type ReadOptions struct {
 
 // Transcript reads one session's transcript. It never writes, locks, renames or re-stamps anything.
 //
-// Read returns the entries after the cursor, at most a few thousand at a time. A transcript that is not there (yet, or any
-// more) is fs.ErrNotExist with the cursor unchanged; one bad record costs that record only and is counted, never an
+// Read returns the entries after the cursor, at most a few thousand at a time. A transcript that is not there (yet, or
+// any more) is fs.ErrNotExist with the cursor unchanged; one bad record costs that record only and is counted, never an
 // error. A Transcript is used by one goroutine.
 type Transcript interface {
 	Read(ctx context.Context, from Cursor, opt ReadOptions) (Batch, error)

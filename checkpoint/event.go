@@ -6,9 +6,10 @@ import "time"
 type EventKind string
 
 const (
-	EventStart      EventKind = "start"       // a session began or goes on; Source says why
-	EventPrompt     EventKind = "prompt"      // the user's words; opens a turn
-	EventStop       EventKind = "stop"        // the agent handed back: the turn ended (Outcome); Text is the last answer
+	EventStart  EventKind = "start"  // a session began or goes on; Source says why
+	EventPrompt EventKind = "prompt" // the user's words; opens a turn
+	// the agent handed back: the turn ended (Outcome); Text is the last answer
+	EventStop       EventKind = "stop"
 	EventToolStart  EventKind = "tool-start"  // a tool call is about to run
 	EventToolEnd    EventKind = "tool-end"    // it ended
 	EventCompacting EventKind = "compacting"  // the context is about to be compacted
@@ -39,8 +40,8 @@ type Event struct {
 	Key  Key       `json:"key"`
 	Kind EventKind `json:"kind"`
 	ID   string    `json:"id,omitempty"` // client event id
-	// Sum is a hash of a hook's payload: equal ones within DoubleWindow, with no other event of the session between, are
-	// one event. 0 for clients whose every call counts.
+	// Sum is a hash of a hook's payload: equal ones within DoubleWindow, with no other event of the session between,
+	// are one event. 0 for clients whose every call counts.
 	Sum uint64 `json:"sum,omitempty"`
 
 	Turn string `json:"turn,omitempty"` // prompt or turn id
@@ -61,8 +62,8 @@ type Event struct {
 	Failed     bool   `json:"failed,omitempty"`
 	Background bool   `json:"background,omitempty"`
 	Bare       bool   `json:"bare,omitempty"`
-	// Alike is equal for equal calls, of agents whose hooks and transcript have no id of a call in common: it joins what the
-	// two tell of one. 0 for all others.
+	// Alike is equal for equal calls, of agents whose hooks and transcript have no id of a call in common: it joins
+	// what the two tell of one. 0 for all others.
 	Alike uint64 `json:"alike,omitempty"`
 
 	Child      string `json:"child,omitempty"`
@@ -101,9 +102,10 @@ const (
 
 // Proc is a process that cannot be mistaken for a later one with the same number.
 type Proc struct {
-	PID   int    `json:"pid"`
-	Start uint64 `json:"start,omitempty"` // start time in clock ticks since boot (Linux) or Unix microseconds (macOS); 0 unknown
-	Boot  string `json:"boot,omitempty"`  // boot id; empty unknown
+	PID int `json:"pid"`
+	// start time in clock ticks since boot (Linux) or Unix microseconds (macOS); 0 unknown
+	Start uint64 `json:"start,omitempty"`
+	Boot  string `json:"boot,omitempty"` // boot id; empty unknown
 	Name  string `json:"name,omitempty"`
 }
 

@@ -45,12 +45,24 @@ const MaxChanged = 200
 
 // New makes the checkpoint that a decision asked for. The state is the checkpoint's own from then on.
 func New(s *State, number uint64, d Decision, now time.Time) *Checkpoint {
-	c := &Checkpoint{Number: number, Level: d.Level, Cause: d.Cause, Reason: d.Text, At: now, State: s, DeltaFrom: s.MarkAt, Gap: s.Gap, Both: d.Both}
+	c := &Checkpoint{
+		Number:    number,
+		Level:     d.Level,
+		Cause:     d.Cause,
+		Reason:    d.Text,
+		At:        now,
+		State:     s,
+		DeltaFrom: s.MarkAt,
+		Gap:       s.Gap,
+		Both:      d.Both,
+	}
+
 	for _, m := range s.Messages {
 		if m.Num > s.MarkSeq {
 			c.Delta = append(c.Delta, m)
 		}
 	}
+
 	return c
 }
 
@@ -95,6 +107,7 @@ func (c *Checkpoint) Encode() ([]byte, error) {
 		}
 		fmt.Fprintf(&b, "%s: %s\n", kv.key, printable(value))
 	}
+
 	// Unquoted: parsers of the original scripts look for it so.
 	fmt.Fprintf(&b, "_last_updated: %s\n%s\n\n", c.At.UTC().Format(stampForm), fence)
 	c.markdown(&b)
@@ -108,8 +121,8 @@ func sumLine(body []byte) string {
 	return sumPrefix + hex.EncodeToString(sum[:]) + sumSuffix + "\n"
 }
 
-// printable escapes, in a JSON text, the characters that JSON allows raw and YAML does not: DEL, the C1 controls (one of
-// them ends a line), the byte order mark and the two non-characters after U+FFFD.
+// printable escapes, in a JSON text, the characters that JSON allows raw and YAML does not: DEL, the C1 controls (one
+// of them ends a line), the byte order mark and the two non-characters after U+FFFD.
 func printable(value []byte) []byte {
 	odd := func(r rune) bool {
 		return r >= 0x7f && r <= 0x9f || r == 0xfeff || r == 0xfffe || r == 0xffff
@@ -117,6 +130,7 @@ func printable(value []byte) []byte {
 	if bytes.IndexFunc(value, odd) < 0 {
 		return value
 	}
+
 	var b bytes.Buffer
 	for _, r := range string(value) {
 		if odd(r) {
@@ -125,6 +139,7 @@ func printable(value []byte) []byte {
 			b.WriteRune(r)
 		}
 	}
+
 	return b.Bytes()
 }
 
@@ -136,11 +151,35 @@ type headField struct {
 func (c *Checkpoint) head() []headField {
 	s := c.State
 	fields := []headField{
-		{"format", FileFormat}, {"number", c.Number}, {"kind", c.Level}, {"cause", c.Cause}, {"reason", c.Reason},
-		{"agent", s.Key.Agent}, {"session", s.Key.Session}, {"child", s.Key.Child}, {"parent", s.Parent}, {"workspace", s.Workspace},
-		{"title", s.Title}, {"task", s.Task}, {"rounds", s.Rounds}, {"began", s.Began}, {"cursor", s.Cursor}, {"lost", s.Losses},
-		{"delta_from", c.DeltaFrom}, {"work_tree", c.WorkTree}, {"gap", c.Gap}, {"both", c.Both}, {"state", s},
+		{"format", FileFormat},
+		{"number", c.Number},
+		{"kind", c.Level},
+		{"cause", c.Cause},
+		{"reason", c.Reason},
+		{
+			"agent",
+			s.Key.Agent,
+		},
+		{"session", s.Key.Session},
+		{"child", s.Key.Child},
+		{"parent", s.Parent},
+		{"workspace", s.Workspace},
+		{
+			"title",
+			s.Title,
+		},
+		{"task", s.Task},
+		{"rounds", s.Rounds},
+		{"began", s.Began},
+		{"cursor", s.Cursor},
+		{"lost", s.Losses},
+		{"delta_from", c.DeltaFrom},
+		{"work_tree", c.WorkTree},
+		{"gap", c.Gap},
+		{"both", c.Both},
+		{"state", s},
 	}
+
 	kept := fields[:0]
 	for _, f := range fields {
 		if f.value == "" || f.value == false {
@@ -148,42 +187,59 @@ func (c *Checkpoint) head() []headField {
 		}
 		kept = append(kept, f)
 	}
+
 	return kept
 }
 
-// Decode reads a written checkpoint. A file that is not what was written, to the byte, is ErrDamaged; a newer format is an
-// error of its own. Keys of the head that it does not know are passed over.
+// Decode reads a written checkpoint. A file that is not what was written, to the byte, is ErrDamaged; a newer format is
+// an error of its own. Keys of the head that it does not know are passed over.
 func Decode(data []byte) (*Checkpoint, error) {
 	body, err := checked(data)
 	if err != nil {
 		return nil, err
 	}
+
 	head, ok := strings.CutPrefix(string(body), fence+"\n")
 	if !ok {
 		return nil, fmt.Errorf("%w: no head", ErrDamaged)
 	}
+
 	head, _, ok = strings.Cut(head, "\n"+fence+"\n")
 	if !ok {
 		return nil, fmt.Errorf("%w: the head has no end", ErrDamaged)
 	}
+
 	return decodeHead(head)
 }
 
 func decodeHead(head string) (c *Checkpoint, err error) {
 	c = &Checkpoint{}
 	format := 0
-	targets := map[string]any{"format": &format, "number": &c.Number, "kind": &c.Level, "cause": &c.Cause, "reason": &c.Reason,
-		"state": &c.State, "delta_from": &c.DeltaFrom, "gap": &c.Gap, "both": &c.Both, "work_tree": &c.WorkTree}
+	targets := map[string]any{
+		"format":     &format,
+		"number":     &c.Number,
+		"kind":       &c.Level,
+		"cause":      &c.Cause,
+		"reason":     &c.Reason,
+		"state":      &c.State,
+		"delta_from": &c.DeltaFrom,
+		"gap":        &c.Gap,
+		"both":       &c.Both,
+		"work_tree":  &c.WorkTree,
+	}
+
 	for line := range strings.SplitSeq(head, "\n") {
 		key, value, ok := strings.Cut(line, ": ")
 		if !ok {
 			return nil, fmt.Errorf("%w: head line %q", ErrDamaged, headBytes(line, 60))
 		}
+
 		if key == "_last_updated" {
 			if c.At, err = time.Parse(stampForm, value); err != nil {
 				return nil, fmt.Errorf("%w: %v", ErrDamaged, err)
 			}
 		}
+
 		target, known := targets[key]
 		if !known {
 			continue
@@ -195,17 +251,26 @@ func decodeHead(head string) (c *Checkpoint, err error) {
 			return nil, fmt.Errorf("read checkpoint: format %d is newer than this belay's %d", format, FileFormat)
 		}
 	}
-	if c.State == nil || c.State.Key.Agent == "" || c.State.Key.Session == "" || c.Number == 0 || c.Level != Sparse && c.Level != Full {
+
+	if c.State == nil || c.State.Key.Agent == "" || c.State.Key.Session == "" || c.Number == 0 ||
+		c.Level != Sparse && c.Level != Full {
 		return nil, fmt.Errorf("%w: the head is not complete", ErrDamaged)
 	}
+
 	if c.State.Format > StateFormat {
-		return nil, fmt.Errorf("read checkpoint: state format %d is newer than this belay's %d", c.State.Format, StateFormat)
+		return nil, fmt.Errorf(
+			"read checkpoint: state format %d is newer than this belay's %d",
+			c.State.Format,
+			StateFormat,
+		)
 	}
+
 	for _, m := range c.State.Messages {
 		if m.Num > c.State.MarkSeq {
 			c.Delta = append(c.Delta, m)
 		}
 	}
+
 	return c, nil
 }
 
@@ -214,6 +279,7 @@ func checked(data []byte) ([]byte, error) {
 	if len(data) == 0 {
 		return nil, fmt.Errorf("%w: empty", ErrDamaged)
 	}
+
 	text, ok := bytes.CutSuffix(data, []byte(sumSuffix+"\n"))
 	i := bytes.LastIndexByte(text, '\n') + 1
 	if !ok || i == 0 {
@@ -225,11 +291,12 @@ func checked(data []byte) ([]byte, error) {
 	if string(data[i:]) != sumLine(data[:i]) {
 		return nil, fmt.Errorf("%w: checksum does not fit", ErrDamaged)
 	}
+
 	return data[:i], nil
 }
 
-// DecodeIn is Decode for a file in a session's folder (Key.Dir). One that is of another session was not put there by belay:
-// it is ErrForeign.
+// DecodeIn is Decode for a file in a session's folder (Key.Dir). One that is of another session was not put there by
+// belay: it is ErrForeign.
 func DecodeIn(dir string, data []byte) (*Checkpoint, error) {
 	c, err := Decode(data)
 	if err == nil && c.State.Key.Dir() != dir {
@@ -238,8 +305,8 @@ func DecodeIn(dir string, data []byte) (*Checkpoint, error) {
 	return c, err
 }
 
-// Newest gives the newest whole checkpoint in a session's folder (Key.Dir) and how many newer ones are damaged or foreign;
-// ErrNotFound when there is none. Damage in one never hides the ones before it.
+// Newest gives the newest whole checkpoint in a session's folder (Key.Dir) and how many newer ones are damaged or
+// foreign; ErrNotFound when there is none. Damage in one never hides the ones before it.
 func Newest(dir string, metas []Meta, get func(number uint64) ([]byte, error)) (c *Checkpoint, damaged int, err error) {
 	for _, m := range metas {
 		var data []byte
@@ -248,13 +315,17 @@ func Newest(dir string, metas []Meta, get func(number uint64) ([]byte, error)) (
 				return c, damaged, nil
 			}
 		}
+
 		if errors.Is(err, ErrNotFound) {
 			continue // pruned meanwhile
 		}
+
 		damaged++
 	}
+
 	if damaged > 0 {
 		return nil, damaged, fmt.Errorf("all %d checkpoints: %w", damaged, err)
 	}
+
 	return nil, 0, ErrNotFound
 }

@@ -27,17 +27,65 @@ func sample() *Checkpoint {
 		e.Seq, e.Key = seq, s.Key
 		s.Apply(e)
 	}
-	add(Event{At: at(0), Kind: EventStart, Source: "startup", Workspace: "/proj/demo", Transcript: "/home/u/t.jsonl", Model: "m-1", Proc: &Proc{PID: 7, Start: 9, Boot: "b"}})
-	add(Event{At: at(1), Kind: EventPrompt, Text: "Fix the uploader so that it retries, please, and tell me what you changed", Turn: "p1"})
-	add(Event{At: at(2), Kind: EventToolStart, Call: "c1", Name: "Edit", Input: `{"file_path":"/proj/demo/uploader.go"}`})
+
+	add(
+		Event{
+			At:         at(0),
+			Kind:       EventStart,
+			Source:     "startup",
+			Workspace:  "/proj/demo",
+			Transcript: "/home/u/t.jsonl",
+			Model:      "m-1",
+			Proc:       &Proc{PID: 7, Start: 9, Boot: "b"},
+		},
+	)
+
+	add(
+		Event{
+			At:   at(1),
+			Kind: EventPrompt,
+			Text: "Fix the uploader so that it retries, please, and tell me what you changed",
+			Turn: "p1",
+		},
+	)
+
+	add(
+		Event{
+			At:    at(2),
+			Kind:  EventToolStart,
+			Call:  "c1",
+			Name:  "Edit",
+			Input: `{"file_path":"/proj/demo/uploader.go"}`,
+		},
+	)
+
 	add(Event{At: at(2), Kind: EventToolEnd, Call: "c1"})
 	add(Event{At: at(3), Kind: EventMark, Decision: true, Text: "retry 42 times"})
 	add(Event{At: at(4), Kind: EventStop, Text: "Changed one line in `uploader.go`.", Turn: "p1"})
-	s.taken(Taken{Number: 41, Level: Full, Cause: CauseChain, At: at(4), News: s.News, MsgSeq: s.MsgSeq, Rounds: s.Rounds})
-	add(Event{At: at(5), Kind: EventEntries, Cursor: `{"o":99}`, Losses: &Losses{BadLines: 1, Bad: []BadLine{{Line: 3, Offset: 40, Bytes: 9, Why: "no record"}}}})
+	s.taken(
+		Taken{Number: 41, Level: Full, Cause: CauseChain, At: at(4), News: s.News, MsgSeq: s.MsgSeq, Rounds: s.Rounds},
+	)
+	add(
+		Event{
+			At:     at(5),
+			Kind:   EventEntries,
+			Cursor: `{"o":99}`,
+			Losses: &Losses{BadLines: 1, Bad: []BadLine{{Line: 3, Offset: 40, Bytes: 9, Why: "no record"}}},
+		},
+	)
+
 	add(Event{At: at(6), Kind: EventDegraded, Reason: "no space left on device"})
 	add(Event{At: at(7), Kind: EventPrompt, Text: "now add a test\n---\n# not a heading", Turn: "p2"})
-	add(Event{At: at(8), Kind: EventToolStart, Call: "c2", Name: "Bash", Input: "{\"command\":\"go test ./... | tee `log`\"}"})
+	add(
+		Event{
+			At:    at(8),
+			Kind:  EventToolStart,
+			Call:  "c2",
+			Name:  "Bash",
+			Input: "{\"command\":\"go test ./... | tee `log`\"}",
+		},
+	)
+
 	c := New(s, 42, Decision{Take: true, Level: Full, Cause: CauseCompaction, Text: "forced: compaction"}, at(9))
 	c.WorkTree = &WorkTree{Branch: "main", Head: "0123abcd", Changed: []string{" M uploader.go"}, At: at(9)}
 	return c
@@ -63,6 +111,7 @@ func TestGoldenFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	want, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -70,6 +119,7 @@ func TestGoldenFile(t *testing.T) {
 	if !bytes.Equal(got, want) {
 		t.Errorf("the written form changed (-update when that is meant):\n%s\nwant\n%s", got, want)
 	}
+
 	c, err := Decode(want)
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +130,8 @@ func TestGoldenFile(t *testing.T) {
 	if len(c.Delta) != 1 || c.Delta[0].Text != "now add a test\n---\n# not a heading" {
 		t.Errorf("delta %+v, want the second prompt alone", c.Delta)
 	}
-	if c.Number != 42 || c.Level != Full || c.Cause != CauseCompaction || c.Gap == nil || c.WorkTree.Branch != "main" || !c.At.Equal(sample().At.Truncate(time.Millisecond)) {
+	if c.Number != 42 || c.Level != Full || c.Cause != CauseCompaction || c.Gap == nil || c.WorkTree.Branch != "main" ||
+		!c.At.Equal(sample().At.Truncate(time.Millisecond)) {
 		t.Errorf("read back %+v", c)
 	}
 }
@@ -105,8 +156,23 @@ func headOf(t *testing.T, data []byte) string {
 
 func TestHeadIsYAMLAndHostileTextStaysInside(t *testing.T) {
 	hostile := []string{
-		"---\n", "\n---\nkind: \"SPARSE\"\n---\n", "x\n<!-- sha256 " + strings.Repeat("0", 64) + " -->\n", "\r---\r", "a\u0085---\u0085b", "\u2028---\u2029",
-		"\"}\nformat: 99", "tab\tnul\x00del\x7fbom\ufeff\ufffe\uffff\u009f", "`` ` ``", "<!--", "-->", "# heading", "🚀 \U0010ffff", "key: value", "{{", "%YAML", "&a *a !!python",
+		"---\n",
+		"\n---\nkind: \"SPARSE\"\n---\n",
+		"x\n<!-- sha256 " + strings.Repeat("0", 64) + " -->\n",
+		"\r---\r",
+		"a\u0085---\u0085b",
+		"\u2028---\u2029",
+		"\"}\nformat: 99",
+		"tab\tnul\x00del\x7fbom\ufeff\ufffe\uffff\u009f",
+		"`` ` ``",
+		"<!--",
+		"-->",
+		"# heading",
+		"🚀 \U0010ffff",
+		"key: value",
+		"{{",
+		"%YAML",
+		"&a *a !!python",
 	}
 	for _, text := range hostile {
 		c := sample()
@@ -118,21 +184,32 @@ func TestHeadIsYAMLAndHostileTextStaysInside(t *testing.T) {
 		for i := range s.Messages {
 			s.Messages[i].Text = text
 		}
+
 		for i := range c.Delta {
 			c.Delta[i].Text = text
 		}
+
 		data := mustEncode(t, c)
 		back, err := Decode(data)
 		if err != nil {
 			t.Errorf("%q: %v", text, err)
 			continue
 		}
+
 		if back.State.Title != text || back.State.Key.Session != text || back.Level != Full || back.Reason != text {
-			t.Errorf("%q: read back title %q, session %q, kind %s", text, back.State.Title, back.State.Key.Session, back.Level)
+			t.Errorf(
+				"%q: read back title %q, session %q, kind %s",
+				text,
+				back.State.Title,
+				back.State.Key.Session,
+				back.Level,
+			)
 		}
+
 		if again := mustEncode(t, back); !bytes.Equal(again, data) {
 			t.Errorf("%q: written again it differs", text)
 		}
+
 		var y map[string]any
 		if err := yaml.Unmarshal([]byte(headOf(t, data)), &y); err != nil {
 			t.Errorf("%q: the head is no YAML: %v", text, err)
@@ -144,9 +221,11 @@ func TestHeadIsYAMLAndHostileTextStaysInside(t *testing.T) {
 		if n := bytes.Count(data, []byte("\n"+sumPrefix)); n != 1 {
 			t.Errorf("%q: %d checksum lines, want 1", text, n)
 		}
+
 		body := string(data[bytes.LastIndex(data, []byte("\n---\n"))+5:])
 		for line := range strings.Lines(body) {
-			if strings.HasPrefix(line, "---") || strings.HasPrefix(line, "# heading") || strings.HasPrefix(line, "format:") {
+			if strings.HasPrefix(line, "---") || strings.HasPrefix(line, "# heading") ||
+				strings.HasPrefix(line, "format:") {
 				t.Errorf("%q stands at the beginning of a line: %q", text, line)
 			}
 		}
@@ -166,11 +245,13 @@ func TestG08EveryFlippedByteIsDamage(t *testing.T) {
 			}
 		}
 	}
+
 	for n := range data {
 		if _, err := Decode(data[:n]); !errors.Is(err, ErrDamaged) {
 			t.Fatalf("cut at %d of %d: got %v, want ErrDamaged", n, len(data), err)
 		}
 	}
+
 	if _, err := Decode(append(bytes.Clone(data), '\n')); !errors.Is(err, ErrDamaged) {
 		t.Errorf("a byte more: got %v, want ErrDamaged", err)
 	}
@@ -188,7 +269,16 @@ func TestDecodeRefuses(t *testing.T) {
 		damaged    bool
 	}{
 		{"newer format", "---\nformat: 2\n---\n", false},
-		{"newer state", "---\nformat: 1\nnumber: 1\nkind: \"FULL\"\nstate: " + strings.Replace(state, `"format":1`, `"format":2`, 1) + "\n---\n", false},
+		{
+			"newer state",
+			"---\nformat: 1\nnumber: 1\nkind: \"FULL\"\nstate: " + strings.Replace(
+				state,
+				`"format":1`,
+				`"format":2`,
+				1,
+			) + "\n---\n",
+			false,
+		},
 		{"no head", "format: 1\n", true},
 		{"no end", "---\nformat: 1\n", true},
 		{"no state", "---\nformat: 1\nnumber: 1\nkind: \"FULL\"\n---\n", true},
@@ -200,6 +290,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"no time", "---\nformat: 1\n_last_updated: today\n---\n", true},
 		{"no JSON", "---\nformat: 1\nnumber: one\n---\n", true},
 	}
+
 	for _, c := range tests {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := Decode(sealed(c.text))
@@ -208,7 +299,10 @@ func TestDecodeRefuses(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Decode(sealed("---\nformat: 1\nnumber: 1\nkind: \"FULL\"\nstate: " + state + "\nlater: {\"a\":1}\n---\n")); err != nil {
+
+	if _, err := Decode(
+		sealed("---\nformat: 1\nnumber: 1\nkind: \"FULL\"\nstate: " + state + "\nlater: {\"a\":1}\n---\n"),
+	); err != nil {
 		t.Errorf("a key of a later version: got %v, want it passed over", err)
 	}
 }
@@ -224,13 +318,26 @@ func TestG01NewestPassesOverEmptyAndDamaged(t *testing.T) {
 		}
 		return files[n], nil
 	}
-	c, damaged, err := Newest(sample().State.Key.Dir(), []Meta{{Number: 45}, {Number: 44}, {Number: 43}, {Number: 42}}, get)
+
+	c, damaged, err := Newest(
+		sample().State.Key.Dir(),
+		[]Meta{{Number: 45}, {Number: 44}, {Number: 43}, {Number: 42}},
+		get,
+	)
+
 	if err != nil || c.Number != 42 || damaged != 2 {
 		t.Errorf("got %+v, %d damaged, %v, want number 42, 2 damaged", c, damaged, err)
 	}
-	if _, damaged, err = Newest(sample().State.Key.Dir(), []Meta{{Number: 45}, {Number: 44}}, get); !errors.Is(err, ErrDamaged) || damaged != 2 {
+
+	if _, damaged, err = Newest(
+		sample().State.Key.Dir(),
+		[]Meta{{Number: 45}, {Number: 44}},
+		get,
+	); !errors.Is(err, ErrDamaged) ||
+		damaged != 2 {
 		t.Errorf("all damaged: got %d, %v, want 2 and ErrDamaged", damaged, err)
 	}
+
 	if _, _, err = Newest(sample().State.Key.Dir(), []Meta{{Number: 43}}, get); !errors.Is(err, ErrNotFound) {
 		t.Errorf("pruned: got %v, want ErrNotFound", err)
 	}
@@ -249,23 +356,36 @@ func TestRestoreGoesOnFromACheckpoint(t *testing.T) {
 		if level == Sparse {
 			c.Cause = CauseRound
 		}
+
 		back, err := Decode(mustEncode(t, c))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		s := back.Restore()
 		if s.LastNumber != 42 || s.MarkSeq != c.State.MsgSeq || !s.MarkAt.Equal(back.At) || s.Gap != nil {
-			t.Errorf("%s: number %d, mark %d at %s, gap %v; want 42, %d, %s, none", level, s.LastNumber, s.MarkSeq, s.MarkAt, s.Gap, c.State.MsgSeq, back.At)
+			t.Errorf(
+				"%s: number %d, mark %d at %s, gap %v; want 42, %d, %s, none",
+				level,
+				s.LastNumber,
+				s.MarkSeq,
+				s.MarkAt,
+				s.Gap,
+				c.State.MsgSeq,
+				back.At,
+			)
 		}
+
 		if level == Sparse && (s.SinceSparse != 0 || s.LastSparse.Number != 42 || s.LastFull.Number != 41) {
 			t.Errorf("SPARSE: %d rounds since, stamps %+v %+v, want 0, 42, 41", s.SinceSparse, s.LastSparse, s.LastFull)
 		}
 		if level == Full && (s.SinceSparse != 1 || s.LastFull.Number != 42) {
 			t.Errorf("FULL: %d rounds since SPARSE, stamp %+v, want 1 and 42", s.SinceSparse, s.LastFull)
 		}
-		if d := DefaultGates().Decide(s, CauseHeartbeat, true, Condition{}, epoch.Add(time.Hour)); level == Full && d.Code != CodeNothingNew {
+		if d := defaultGates().Decide(s, CauseHeartbeat, true, Condition{}, epoch.Add(time.Hour)); level == Full && d.Code != CodeNothingNew {
 			t.Errorf("a beat after the restore: got %s, want nothing new", d.Code)
 		}
+
 		if back.State.LastNumber != 41 {
 			t.Error("Restore changed the checkpoint's own state")
 		}
@@ -274,7 +394,12 @@ func TestRestoreGoesOnFromACheckpoint(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	f.Add(mustEncode(f, sample()))
-	f.Add(sealed("---\nformat: 1\nnumber: 1\nkind: \"FULL\"\nstate: {\"key\":{\"agent\":\"a\",\"session\":\"s\"}}\n---\n"))
+	f.Add(
+		sealed(
+			"---\nformat: 1\nnumber: 1\nkind: \"FULL\"\nstate: {\"key\":{\"agent\":\"a\",\"session\":\"s\"}}\n---\n",
+		),
+	)
+
 	f.Add([]byte("---\n---\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, in := range [][]byte{data, sealed(string(data))} {
@@ -282,6 +407,7 @@ func FuzzDecode(f *testing.F) {
 			if err != nil {
 				continue
 			}
+
 			once := mustEncode(t, c)
 			back, err := Decode(once)
 			if err != nil {
@@ -290,7 +416,10 @@ func FuzzDecode(f *testing.F) {
 			if twice := mustEncode(t, back); !bytes.Equal(once, twice) {
 				t.Fatalf("written %q\nthen %q", once, twice)
 			}
-			if !json.Valid([]byte(strings.TrimPrefix(regexp.MustCompile(`(?m)^state: .*$`).FindString(string(once)), "state: "))) {
+
+			if !json.Valid(
+				[]byte(strings.TrimPrefix(regexp.MustCompile(`(?m)^state: .*$`).FindString(string(once)), "state: ")),
+			) {
 				t.Fatalf("state line is no JSON in\n%s", once)
 			}
 		}

@@ -6,7 +6,8 @@ import (
 )
 
 // The frame around everything that belay puts into an agent's context. The marker is a random word per brief: recovered
-// text cannot guess it, and a reader that meets the frame again in a transcript knows its own words (internal/agent/kit/payload).
+// text cannot guess it, and a reader that meets the frame again in a transcript knows its own words
+// (internal/agent/kit/payload).
 const (
 	frameOpen  = "<belay-record k=\""
 	frameClose = "</belay-record k=\""
@@ -15,5 +16,14 @@ const (
 
 // Frame puts body between belay's markers.
 func Frame(marker, body string) string {
-	return fmt.Sprintf("%s%s%s\n%s\n%s%s%s", frameOpen, marker, frameEnd, strings.TrimRight(body, "\n"), frameClose, marker, frameEnd)
+	return fmt.Sprintf(
+		"%s%s%s\n%s\n%s%s%s",
+		frameOpen,
+		marker,
+		frameEnd,
+		strings.TrimRight(body, "\n"),
+		frameClose,
+		marker,
+		frameEnd,
+	)
 }

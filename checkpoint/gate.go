@@ -5,17 +5,12 @@ import (
 	"time"
 )
 
-// Gates are the numbers of design section 5.
+// Gates holds the thresholds that a trigger must pass before a checkpoint is taken.
 type Gates struct {
 	SparseTime   time.Duration // since the last SPARSE
 	SparseRounds int           // rounds since the last SPARSE
 	FullTime     time.Duration // since the last FULL
 	ForcedTime   time.Duration // since the last forced FULL of the session
-}
-
-// DefaultGates are the design's numbers.
-func DefaultGates() Gates {
-	return Gates{SparseTime: 5 * time.Minute, SparseRounds: 5, FullTime: 5 * time.Minute, ForcedTime: time.Second}
 }
 
 // Code says in one word how a decision came about.
@@ -54,23 +49,26 @@ type Condition struct {
 	Busy     bool // a checkpoint of this session is being written
 }
 
-// Elapsed is the time since then: the larger of the monotonic and the wall difference, so that a clock jump or a sleep may
-// open a gate early and never holds it shut. A stamp that lies in the future (its clock was wrong) counts as long ago.
+// Elapsed is the time since then: the larger of the monotonic and the wall difference, so that a clock jump or a sleep
+// may open a gate early and never holds it shut. A stamp that lies in the future (its clock was wrong) counts as long
+// ago.
 func Elapsed(since, now time.Time) time.Duration {
 	const longAgo = 1<<63 - 1
 	if since.IsZero() {
 		return longAgo
 	}
+
 	wall := now.Round(0).Sub(since.Round(0))
 	mono := now.Sub(since) // wall again when one of them has no monotonic reading
 	if wall < 0 && mono <= 0 {
 		return longAgo
 	}
+
 	return max(wall, mono)
 }
 
 // Decide answers the triggers of one event: a round (CauseRound), what asks for a FULL (any other cause), or both. The
-// order is that of the design: breaker, nothing new, time, rounds.
+// order is: breaker, nothing new, time, rounds.
 func (g Gates) Decide(s *State, full Cause, round bool, cond Condition, now time.Time) Decision {
 	var refused Decision
 	if full != "" {
@@ -81,25 +79,30 @@ func (g Gates) Decide(s *State, full Cause, round bool, cond Condition, now time
 		}
 		refused = d
 	}
+
 	if round {
 		d := g.sparse(s, cond, now)
 		if refused.Code == "" {
 			return d
 		}
+
 		if d.Take {
 			if refused.Owed {
 				d.owedFull = refused.Cause
 			}
 			return d
 		}
+
 		refused.owedSparse = d.Owed
 		if refused.Opens.IsZero() || !d.Opens.IsZero() && d.Owed && d.Opens.Before(refused.Opens) {
 			refused.Opens = d.Opens
 		}
 	}
+
 	if refused.Code == "" {
 		return Decision{Code: CodeNoTrigger, Text: "no trigger"}
 	}
+
 	return refused
 }
 
@@ -118,15 +121,18 @@ func (g Gates) full(s *State, cause Cause, cond Condition, now time.Time) Decisi
 		}
 		return d.pass("forced: " + string(cause))
 	}
+
 	if left := g.FullTime - Elapsed(takenAt(s.LastFull), now); left > 0 {
 		return d.refuse(CodeTimeGate, "time gate: "+leftText(left)+" left", now.Add(left), true)
 	}
+
 	switch cause {
 	case CauseChain:
 		return d.pass("tool chain ended")
 	case CauseHeartbeat:
 		return d.pass("heartbeat")
 	}
+
 	return d.pass("all gates passed")
 }
 
@@ -144,8 +150,14 @@ func (g Gates) sparse(s *State, cond Condition, now time.Time) Decision {
 	case left > 0:
 		return d.refuse(CodeTimeGate, "time gate: "+leftText(left)+" left", now.Add(left), rounds)
 	case !rounds:
-		return d.refuse(CodeRoundGate, fmt.Sprintf("round gate: %d of %d", s.SinceSparse, g.SparseRounds), time.Time{}, false)
+		return d.refuse(
+			CodeRoundGate,
+			fmt.Sprintf("round gate: %d of %d", s.SinceSparse, g.SparseRounds),
+			time.Time{},
+			false,
+		)
 	}
+
 	return d.pass("all gates passed")
 }
 
@@ -155,6 +167,7 @@ func (s *State) Owe(d Decision) {
 	if d.owedFull != "" {
 		s.oweFull(d.owedFull)
 	}
+
 	switch {
 	case d.Take:
 		return
@@ -165,6 +178,7 @@ func (s *State) Owe(d Decision) {
 		s.OwedSparse = false
 		return
 	}
+
 	switch {
 	case !d.Owed:
 	case d.Level == Full:
@@ -174,6 +188,7 @@ func (s *State) Owe(d Decision) {
 	default:
 		s.OwedSparse = true
 	}
+
 	if d.owedSparse && d.Code != CodeDegraded {
 		s.OwedSparse = true
 	}
@@ -188,8 +203,8 @@ func (s *State) oweFull(c Cause) {
 	s.OwedNews = s.News
 }
 
-// DecideOwed answers for what is owed: a FULL first, which stands for an owed SPARSE too. Opens is when to ask again; zero
-// when nothing is owed or only an event can change the answer.
+// DecideOwed answers for what is owed: a FULL first, which stands for an owed SPARSE too. Opens is when to ask again;
+// zero when nothing is owed or only an event can change the answer.
 func (g Gates) DecideOwed(s *State, cond Condition, now time.Time) Decision {
 	if s.OwedFull == "" && !s.OwedSparse {
 		return Decision{Code: CodeNoTrigger, Text: "nothing owed"}
@@ -209,20 +224,24 @@ func (s *State) taken(t Taken) {
 	if t.Number > s.LastNumber {
 		s.LastNumber = t.Number
 	}
+
 	if t.Level == Full {
 		s.LastFull = &t
 		if t.News >= s.OwedNews {
 			s.OwedFull, s.OwedNews = "", 0
 		}
 	}
+
 	if t.Level == Sparse || t.Both {
 		s.LastSparse = &t
 		s.OwedSparse = false
 		s.SinceSparse = s.Rounds - t.Rounds
 	}
+
 	if t.Gap {
 		s.Gap = nil
 	}
+
 	s.MarkSeq, s.MarkAt = t.MsgSeq, t.At
 }
 

@@ -12,6 +12,11 @@ var epoch = time.Date(2026, 4, 1, 12, 0, 0, 0, time.UTC)
 
 func testKey() Key { return Key{Agent: "claude-code", Session: "11111111-1111-4111-8111-111111111111"} }
 
+// defaultGates are what a person's settings hold who has set nothing.
+func defaultGates() Gates {
+	return Gates{SparseTime: 5 * time.Minute, SparseRounds: 5, FullTime: 5 * time.Minute, ForcedTime: time.Second}
+}
+
 // sim drives State and Gates in simulated time as the daemon's session does: fold, decide, write at once, and take what is
 // owed when its gate opens.
 type sim struct {
@@ -29,7 +34,7 @@ type sim struct {
 }
 
 func newSim(t *testing.T) *sim {
-	return &sim{t: t, s: NewState(testKey()), g: DefaultGates(), now: epoch}
+	return &sim{t: t, s: NewState(testKey()), g: defaultGates(), now: epoch}
 }
 
 // at moves the clock and takes what becomes due on the way. An event that comes at the very moment goes first.
@@ -47,8 +52,10 @@ func (m *sim) at(offset time.Duration) *sim {
 		if !d.Opens.After(m.now) {
 			m.t.Fatalf("at %s: what is owed opens at %s and is not taken: %+v", m.now.Sub(epoch), d.Opens.Sub(epoch), d)
 		}
+
 		m.now = d.Opens
 	}
+
 	m.now = to
 	return m
 }
@@ -72,9 +79,11 @@ func (m *sim) event(e Event) Decision {
 	case f.Beat:
 		full = CauseHeartbeat
 	}
+
 	if f.Double || full == "" && !f.Round {
 		return Decision{Code: CodeNoTrigger}
 	}
+
 	m.settle(m.g.Decide(m.s, full, f.Round, m.cond, m.now))
 	return m.last
 }
@@ -88,6 +97,7 @@ func (m *sim) settle(d Decision) {
 	if !d.Take {
 		return
 	}
+
 	m.due, m.held, m.cond.Busy = &d, m.s.Clone(), true
 	if !m.slow {
 		m.wrote("")
@@ -107,10 +117,12 @@ func (m *sim) wrote(failed string) {
 		m.s.Owe(d)
 		return
 	}
+
 	text := fmt.Sprintf("%s %s %s", m.now.Sub(epoch), d.Level, d.Cause)
 	if d.Both {
 		text += " both"
 	}
+
 	m.taken = append(m.taken, text)
 }
 
@@ -123,6 +135,7 @@ func (m *sim) round(start, took time.Duration, tool bool) Decision {
 		m.event(Event{Kind: EventToolStart, Call: fmt.Sprintf("t%d", n), Name: "Bash"})
 		m.event(Event{Kind: EventToolEnd, Call: fmt.Sprintf("t%d", n), Name: "Bash"})
 	}
+
 	m.at(start + took)
 	return m.event(Event{Kind: EventStop, Text: fmt.Sprintf("answer %d", n)})
 }
@@ -139,6 +152,7 @@ func TestExampleTwelveRoundsNoTools(t *testing.T) {
 	for i := range 12 {
 		m.round(time.Duration(i)*100*time.Second, 100*time.Second, false)
 	}
+
 	m.at(2 * time.Hour)
 	m.want("8m20s SPARSE round", "16m40s SPARSE round")
 	if m.s.Rounds != 12 || m.s.SinceSparse != 2 {
@@ -170,6 +184,7 @@ func TestP05ThousandRoundsInAMinuteThenSilence(t *testing.T) {
 	for i := range 1000 {
 		m.round(time.Duration(i)*60*time.Millisecond, 60*time.Millisecond, false)
 	}
+
 	m.at(time.Minute)
 	m.want("300ms SPARSE round")
 	m.at(time.Minute + time.Hour)
@@ -188,10 +203,11 @@ func TestP05SilenceWithBeatsCostsNothing(t *testing.T) {
 			t.Errorf("beat %d of an idle session: got %s (%s), want %s", i, d.Code, d.Text, CodeNothingNew)
 		}
 	}
+
 	m.want("1s FULL tool-chain")
 }
 
-// TestGateRows names every row of design section 5.
+// TestGateRows names every row.
 func TestGateRows(t *testing.T) {
 	full := func(ago time.Duration, news uint64) *Taken {
 		return &Taken{Number: 1, Level: Full, At: epoch.Add(-ago), News: news}
@@ -209,56 +225,230 @@ func TestGateRows(t *testing.T) {
 			want: Decision{Take: true, Level: Sparse, Cause: CauseRound, Code: CodePassed, Text: "all gates passed"}},
 		{name: "round, too few", s: State{News: 9, SinceSparse: 3}, round: true,
 			want: Decision{Level: Sparse, Cause: CauseRound, Code: CodeRoundGate, Text: "round gate: 3 of 5"}},
-		{name: "round, time before rounds", s: State{News: 9, SinceSparse: 3, LastSparse: full(170*time.Second, 1)}, round: true,
-			want: Decision{Level: Sparse, Cause: CauseRound, Code: CodeTimeGate, Text: "time gate: 2m10s left", Opens: epoch.Add(130 * time.Second)}},
-		{name: "round, time alone", s: State{News: 9, SinceSparse: 5, LastSparse: full(170*time.Second, 1)}, round: true,
-			want: Decision{Level: Sparse, Cause: CauseRound, Code: CodeTimeGate, Text: "time gate: 2m10s left", Owed: true, Opens: epoch.Add(130 * time.Second)}},
-		{name: "round, exactly five minutes", s: State{News: 9, SinceSparse: 5, LastSparse: full(5*time.Minute, 1)}, round: true,
-			want: Decision{Take: true, Level: Sparse, Cause: CauseRound, Code: CodePassed, Text: "all gates passed"}},
-		{name: "round, a nanosecond early", s: State{News: 9, SinceSparse: 5, LastSparse: full(5*time.Minute-1, 1)}, round: true,
-			want: Decision{Level: Sparse, Cause: CauseRound, Code: CodeTimeGate, Text: "time gate: 1s left", Owed: true, Opens: epoch.Add(1)}},
-		{name: "round, nothing new since a FULL", s: State{News: 9, SinceSparse: 5, LastFull: full(time.Hour, 9)}, round: true,
-			want: Decision{Level: Sparse, Cause: CauseRound, Code: CodeNothingNew, Text: "nothing new"}},
+		{
+			name:  "round, time before rounds",
+			s:     State{News: 9, SinceSparse: 3, LastSparse: full(170*time.Second, 1)},
+			round: true,
+			want: Decision{
+				Level: Sparse,
+				Cause: CauseRound,
+				Code:  CodeTimeGate,
+				Text:  "time gate: 2m10s left",
+				Opens: epoch.Add(130 * time.Second),
+			},
+		},
+		{
+			name:  "round, time alone",
+			s:     State{News: 9, SinceSparse: 5, LastSparse: full(170*time.Second, 1)},
+			round: true,
+			want: Decision{
+				Level: Sparse,
+				Cause: CauseRound,
+				Code:  CodeTimeGate,
+				Text:  "time gate: 2m10s left",
+				Owed:  true,
+				Opens: epoch.Add(130 * time.Second),
+			},
+		},
+		{
+			name:  "round, exactly five minutes",
+			s:     State{News: 9, SinceSparse: 5, LastSparse: full(5*time.Minute, 1)},
+			round: true,
+			want:  Decision{Take: true, Level: Sparse, Cause: CauseRound, Code: CodePassed, Text: "all gates passed"},
+		},
+		{
+			name:  "round, a nanosecond early",
+			s:     State{News: 9, SinceSparse: 5, LastSparse: full(5*time.Minute-1, 1)},
+			round: true,
+			want: Decision{
+				Level: Sparse,
+				Cause: CauseRound,
+				Code:  CodeTimeGate,
+				Text:  "time gate: 1s left",
+				Owed:  true,
+				Opens: epoch.Add(1),
+			},
+		},
+		{
+			name:  "round, nothing new since a FULL",
+			s:     State{News: 9, SinceSparse: 5, LastFull: full(time.Hour, 9)},
+			round: true,
+			want:  Decision{Level: Sparse, Cause: CauseRound, Code: CodeNothingNew, Text: "nothing new"},
+		},
 		{name: "beat", s: State{News: 9, LastFull: full(5*time.Minute, 1)}, full: CauseHeartbeat,
 			want: Decision{Take: true, Level: Full, Cause: CauseHeartbeat, Code: CodePassed, Text: "heartbeat"}},
-		{name: "beat, too soon", s: State{News: 9, LastFull: full(time.Minute, 1)}, full: CauseHeartbeat,
-			want: Decision{Level: Full, Cause: CauseHeartbeat, Code: CodeTimeGate, Text: "time gate: 4m0s left", Owed: true, Opens: epoch.Add(4 * time.Minute)}},
-		{name: "beat, new since the FULL though not since the SPARSE", s: State{News: 9, LastFull: full(time.Hour, 1), LastSparse: full(time.Hour, 9)}, full: CauseHeartbeat,
-			want: Decision{Take: true, Level: Full, Cause: CauseHeartbeat, Code: CodePassed, Text: "heartbeat"}},
+		{
+			name: "beat, too soon",
+			s:    State{News: 9, LastFull: full(time.Minute, 1)},
+			full: CauseHeartbeat,
+			want: Decision{
+				Level: Full,
+				Cause: CauseHeartbeat,
+				Code:  CodeTimeGate,
+				Text:  "time gate: 4m0s left",
+				Owed:  true,
+				Opens: epoch.Add(4 * time.Minute),
+			},
+		},
+		{
+			name: "beat, new since the FULL though not since the SPARSE",
+			s:    State{News: 9, LastFull: full(time.Hour, 1), LastSparse: full(time.Hour, 9)},
+			full: CauseHeartbeat,
+			want: Decision{Take: true, Level: Full, Cause: CauseHeartbeat, Code: CodePassed, Text: "heartbeat"},
+		},
 		{name: "beat, nothing new", s: State{News: 9, LastFull: full(time.Hour, 9)}, full: CauseHeartbeat,
 			want: Decision{Level: Full, Cause: CauseHeartbeat, Code: CodeNothingNew, Text: "nothing new"}},
 		{name: "chain", s: State{News: 9}, full: CauseChain,
 			want: Decision{Take: true, Level: Full, Cause: CauseChain, Code: CodePassed, Text: "tool chain ended"}},
-		{name: "chain and round, both pass", s: State{News: 9, SinceSparse: 5}, full: CauseChain, round: true,
-			want: Decision{Take: true, Level: Full, Cause: CauseChain, Code: CodePassed, Text: "tool chain ended", Both: true}},
-		{name: "chain and round, only the FULL passes", s: State{News: 9, SinceSparse: 4}, full: CauseChain, round: true,
-			want: Decision{Take: true, Level: Full, Cause: CauseChain, Code: CodePassed, Text: "tool chain ended"}},
-		{name: "chain and round, only the SPARSE passes", s: State{News: 9, SinceSparse: 5, LastFull: full(time.Minute, 1)}, full: CauseChain, round: true,
-			want: Decision{Take: true, Level: Sparse, Cause: CauseRound, Code: CodePassed, Text: "all gates passed", owedFull: CauseChain}},
-		{name: "chain and round, both refused by time", s: State{News: 9, SinceSparse: 5, LastFull: full(time.Minute, 1), LastSparse: full(2*time.Minute, 1)}, full: CauseChain, round: true,
-			want: Decision{Level: Full, Cause: CauseChain, Code: CodeTimeGate, Text: "time gate: 4m0s left", Owed: true, Opens: epoch.Add(3 * time.Minute), owedSparse: true}},
-		{name: "forced skips time", s: State{News: 9, LastFull: full(2*time.Second, 1), LastForced: epoch.Add(-time.Second)}, full: CauseCompaction,
-			want: Decision{Take: true, Level: Full, Cause: CauseCompaction, Code: CodePassed, Text: "forced: compaction"}},
-		{name: "forced, second in a second", s: State{News: 9, LastForced: epoch.Add(-300 * time.Millisecond)}, full: CauseManual,
-			want: Decision{Level: Full, Cause: CauseManual, Code: CodeForcedGate, Text: "forced gate: 1s left", Owed: true, Opens: epoch.Add(700 * time.Millisecond)}},
+		{
+			name:  "chain and round, both pass",
+			s:     State{News: 9, SinceSparse: 5},
+			full:  CauseChain,
+			round: true,
+			want: Decision{
+				Take:  true,
+				Level: Full,
+				Cause: CauseChain,
+				Code:  CodePassed,
+				Text:  "tool chain ended",
+				Both:  true,
+			},
+		},
+		{
+			name:  "chain and round, only the FULL passes",
+			s:     State{News: 9, SinceSparse: 4},
+			full:  CauseChain,
+			round: true,
+			want:  Decision{Take: true, Level: Full, Cause: CauseChain, Code: CodePassed, Text: "tool chain ended"},
+		},
+		{
+			name:  "chain and round, only the SPARSE passes",
+			s:     State{News: 9, SinceSparse: 5, LastFull: full(time.Minute, 1)},
+			full:  CauseChain,
+			round: true,
+			want: Decision{
+				Take:     true,
+				Level:    Sparse,
+				Cause:    CauseRound,
+				Code:     CodePassed,
+				Text:     "all gates passed",
+				owedFull: CauseChain,
+			},
+		},
+		{
+			name:  "chain and round, both refused by time",
+			s:     State{News: 9, SinceSparse: 5, LastFull: full(time.Minute, 1), LastSparse: full(2*time.Minute, 1)},
+			full:  CauseChain,
+			round: true,
+			want: Decision{
+				Level:      Full,
+				Cause:      CauseChain,
+				Code:       CodeTimeGate,
+				Text:       "time gate: 4m0s left",
+				Owed:       true,
+				Opens:      epoch.Add(3 * time.Minute),
+				owedSparse: true,
+			},
+		},
+		{
+			name: "forced skips time",
+			s:    State{News: 9, LastFull: full(2*time.Second, 1), LastForced: epoch.Add(-time.Second)},
+			full: CauseCompaction,
+			want: Decision{
+				Take:  true,
+				Level: Full,
+				Cause: CauseCompaction,
+				Code:  CodePassed,
+				Text:  "forced: compaction",
+			},
+		},
+		{
+			name: "forced, second in a second",
+			s:    State{News: 9, LastForced: epoch.Add(-300 * time.Millisecond)},
+			full: CauseManual,
+			want: Decision{
+				Level: Full,
+				Cause: CauseManual,
+				Code:  CodeForcedGate,
+				Text:  "forced gate: 1s left",
+				Owed:  true,
+				Opens: epoch.Add(700 * time.Millisecond),
+			},
+		},
 		{name: "forced, nothing new", s: State{News: 9, LastFull: full(time.Hour, 9)}, full: CauseEnd,
 			want: Decision{Level: Full, Cause: CauseEnd, Code: CodeNothingNew, Text: "nothing new"}},
-		{name: "breaker before all", s: State{News: 9, SinceSparse: 5}, full: CauseEnd, round: true, cond: Condition{Degraded: true, Busy: true},
-			want: Decision{Level: Full, Cause: CauseEnd, Code: CodeDegraded, Text: "degraded", Owed: true, owedSparse: true}},
-		{name: "degraded, nothing new", s: State{News: 9, LastFull: full(time.Hour, 9)}, full: CauseEnd, cond: Condition{Degraded: true},
-			want: Decision{Level: Full, Cause: CauseEnd, Code: CodeDegraded, Text: "degraded"}},
-		{name: "degraded, a first round is owed too", s: State{News: 9, SinceSparse: 1}, round: true, cond: Condition{Degraded: true},
-			want: Decision{Level: Sparse, Cause: CauseRound, Code: CodeDegraded, Text: "degraded", Owed: true}},
-		{name: "in progress, FULL", s: State{News: 9}, full: CauseManual, cond: Condition{Busy: true},
-			want: Decision{Level: Full, Cause: CauseManual, Code: CodeInProgress, Text: "a checkpoint is being written", Owed: true}},
-		{name: "in progress, SPARSE with its rounds", s: State{News: 9, SinceSparse: 5}, round: true, cond: Condition{Busy: true},
-			want: Decision{Level: Sparse, Cause: CauseRound, Code: CodeInProgress, Text: "a checkpoint is being written", Owed: true}},
-		{name: "in progress, SPARSE without", s: State{News: 9, SinceSparse: 4}, round: true, cond: Condition{Busy: true},
-			want: Decision{Level: Sparse, Cause: CauseRound, Code: CodeInProgress, Text: "a checkpoint is being written"}},
+		{
+			name:  "breaker before all",
+			s:     State{News: 9, SinceSparse: 5},
+			full:  CauseEnd,
+			round: true,
+			cond:  Condition{Degraded: true, Busy: true},
+			want: Decision{
+				Level:      Full,
+				Cause:      CauseEnd,
+				Code:       CodeDegraded,
+				Text:       "degraded",
+				Owed:       true,
+				owedSparse: true,
+			},
+		},
+		{
+			name: "degraded, nothing new",
+			s:    State{News: 9, LastFull: full(time.Hour, 9)},
+			full: CauseEnd,
+			cond: Condition{Degraded: true},
+			want: Decision{Level: Full, Cause: CauseEnd, Code: CodeDegraded, Text: "degraded"},
+		},
+		{
+			name:  "degraded, a first round is owed too",
+			s:     State{News: 9, SinceSparse: 1},
+			round: true,
+			cond:  Condition{Degraded: true},
+			want:  Decision{Level: Sparse, Cause: CauseRound, Code: CodeDegraded, Text: "degraded", Owed: true},
+		},
+		{
+			name: "in progress, FULL",
+			s:    State{News: 9},
+			full: CauseManual,
+			cond: Condition{Busy: true},
+			want: Decision{
+				Level: Full,
+				Cause: CauseManual,
+				Code:  CodeInProgress,
+				Text:  "a checkpoint is being written",
+				Owed:  true,
+			},
+		},
+		{
+			name:  "in progress, SPARSE with its rounds",
+			s:     State{News: 9, SinceSparse: 5},
+			round: true,
+			cond:  Condition{Busy: true},
+			want: Decision{
+				Level: Sparse,
+				Cause: CauseRound,
+				Code:  CodeInProgress,
+				Text:  "a checkpoint is being written",
+				Owed:  true,
+			},
+		},
+		{
+			name:  "in progress, SPARSE without",
+			s:     State{News: 9, SinceSparse: 4},
+			round: true,
+			cond:  Condition{Busy: true},
+			want: Decision{
+				Level: Sparse,
+				Cause: CauseRound,
+				Code:  CodeInProgress,
+				Text:  "a checkpoint is being written",
+			},
+		},
 	}
+
 	for _, c := range tests {
 		t.Run(c.name, func(t *testing.T) {
-			if got := DefaultGates().Decide(&c.s, c.full, c.round, c.cond, epoch); got != c.want {
+			if got := defaultGates().Decide(&c.s, c.full, c.round, c.cond, epoch); got != c.want {
 				t.Errorf("got  %+v\nwant %+v", got, c.want)
 			}
 		})
@@ -293,11 +483,17 @@ func TestOwedSparseIsNotHeldByAnOwedFull(t *testing.T) {
 	for i := range 5 {
 		m.round(time.Duration(i)*20*time.Second, 20*time.Second, false)
 	}
+
 	m.want("1m40s SPARSE round") // its gate opens at 6m40s
 	m.round(300*time.Second, time.Second, true)
 	for i := range 4 {
-		m.round(time.Duration(310+10*i)*time.Second, time.Second, i == 3) // the last owes both: SPARSE at 6m40s, FULL at 10m1s
+		m.round(
+			time.Duration(310+10*i)*time.Second,
+			time.Second,
+			i == 3,
+		) // the last owes both: SPARSE at 6m40s, FULL at 10m1s
 	}
+
 	m.at(2 * time.Hour)
 	m.want("1m40s SPARSE round", "5m1s FULL tool-chain", "6m40s SPARSE round", "10m1s FULL tool-chain")
 }
@@ -307,9 +503,11 @@ func TestOwedIsForgottenWhenNothingIsNew(t *testing.T) {
 	for i := range 10 {
 		m.round(time.Duration(i)*10*time.Second, 10*time.Second, false)
 	}
+
 	if !m.s.OwedSparse {
 		t.Fatal("no SPARSE is owed after ten quick rounds, want one")
 	}
+
 	m.at(110 * time.Second)
 	m.settle(m.g.Decide(m.s, CauseManual, false, m.cond, m.now)) // holds all that the owed one would
 	m.at(time.Hour)
@@ -325,6 +523,7 @@ func TestForcedAtMostOneASecond(t *testing.T) {
 		m.at(time.Duration(i) * 100 * time.Millisecond)
 		m.event(Event{Kind: EventMark, Decision: true, Text: fmt.Sprintf("decision %d", i)})
 	}
+
 	m.at(time.Minute)
 	m.want("0s FULL decision", "1s FULL decision", "2s FULL decision")
 	if len(m.s.Decisions) != 20 {
@@ -342,6 +541,7 @@ func TestF06NoStormOfCompactions(t *testing.T) {
 			t.Fatalf("event %d moved the cursor to %q", i, c)
 		}
 	}
+
 	m.want("10s FULL compaction")
 }
 
@@ -354,6 +554,7 @@ func TestBusyOwesAndNeverOverlaps(t *testing.T) {
 	if d := m.event(Event{Kind: EventEnd}); d.Code != CodeInProgress || !d.Owed {
 		t.Fatalf("end while a checkpoint is written: got %+v, want in progress and owed", d)
 	}
+
 	m.at(3 * time.Second)
 	m.slow = false
 	m.wrote("")
@@ -367,8 +568,14 @@ func TestFailedWriteMovesNothingButTheForcedStamp(t *testing.T) {
 	m.event(Event{Kind: EventMark, Decision: true, Text: "one"})
 	m.wrote("no space left on device")
 	if m.s.LastFull != nil || m.s.LastNumber != 0 || m.s.OwedFull != CauseDecision {
-		t.Errorf("after a failed write: last FULL %v, number %d, owed %q, want none, 0, decision", m.s.LastFull, m.s.LastNumber, m.s.OwedFull)
+		t.Errorf(
+			"after a failed write: last FULL %v, number %d, owed %q, want none, 0, decision",
+			m.s.LastFull,
+			m.s.LastNumber,
+			m.s.OwedFull,
+		)
 	}
+
 	m.slow = false
 	m.at(time.Minute)
 	m.want("1s FULL decision")
@@ -382,9 +589,11 @@ func TestP12DegradedCountsAndOwesOneCatchUp(t *testing.T) {
 			t.Fatalf("round while degraded: got %s, want %s", d.Code, CodeDegraded)
 		}
 	}
+
 	if m.s.Rounds != 3 || m.s.Gap == nil || m.s.OwedFull != CauseCatchUp {
 		t.Fatalf("rounds %d, gap %v, owed %q, want 3, a gap, catch-up", m.s.Rounds, m.s.Gap, m.s.OwedFull)
 	}
+
 	m.at(time.Hour)
 	m.want()
 	m.cond.Degraded = false
@@ -400,10 +609,16 @@ func TestFullAloneLeavesTheSparseStamp(t *testing.T) {
 	for i := range 4 {
 		m.round(time.Duration(i)*time.Second, time.Second, false)
 	}
+
 	m.settle(m.g.Decide(m.s, CauseManual, false, m.cond, m.now))
 	if m.s.SinceSparse != 4 || m.s.LastSparse != nil {
-		t.Errorf("after a FULL alone: %d rounds since SPARSE, stamp %v, want 4 and none", m.s.SinceSparse, m.s.LastSparse)
+		t.Errorf(
+			"after a FULL alone: %d rounds since SPARSE, stamp %v, want 4 and none",
+			m.s.SinceSparse,
+			m.s.LastSparse,
+		)
 	}
+
 	m.round(5*time.Second, time.Second, false)
 	m.want("4s FULL manual", "6s SPARSE round")
 }
@@ -421,9 +636,16 @@ func TestElapsed(t *testing.T) {
 		{"stamp in the future counts as long ago", epoch.Add(10 * 365 * 24 * time.Hour), epoch, 1 << 62, 1<<63 - 1},
 		{"another zone", epoch.In(time.FixedZone("x", 3600)), epoch.Add(time.Second), time.Second, time.Second},
 		{"monotonic readings", mono, mono.Add(time.Minute), time.Minute, time.Minute},
-		{"one without a monotonic reading", mono.Round(0), mono.Add(time.Minute), time.Minute - time.Millisecond, time.Minute + time.Millisecond},
+		{
+			"one without a monotonic reading",
+			mono.Round(0),
+			mono.Add(time.Minute),
+			time.Minute - time.Millisecond,
+			time.Minute + time.Millisecond,
+		},
 		{"now", epoch, epoch, 0, 0},
 	}
+
 	for _, c := range tests {
 		t.Run(c.name, func(t *testing.T) {
 			if got := Elapsed(c.since, c.now); got < c.least || got > c.most {
@@ -434,7 +656,7 @@ func TestElapsed(t *testing.T) {
 }
 
 func TestClockJumpsNeverHoldAGateShut(t *testing.T) {
-	g := DefaultGates()
+	g := defaultGates()
 	for _, jump := range []time.Duration{-10 * 365 * 24 * time.Hour, -time.Hour, 6 * time.Minute, 24 * time.Hour} {
 		s := NewState(testKey())
 		s.News, s.SinceSparse = 9, 5

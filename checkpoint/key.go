@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Key is the identity of a session (design: agent, account, session id, child id; and the workspace where the session id
-// is no UUID and may therefore be used twice).
+// Key is the identity of a session (agent, account, session id, child id; and the workspace where the session id is
+// not a UUID and may therefore be used twice).
 type Key struct {
 	Agent     string `json:"agent"`
 	Account   string `json:"account,omitempty"` // state folder and agent id, where the agent can have several
@@ -22,6 +22,7 @@ func IsUUID(id string) bool {
 	if len(id) != 36 {
 		return false
 	}
+
 	for i := range len(id) {
 		c := id[i] | 0x20 // letters in lower case
 		dash := i == 8 || i == 13 || i == 18 || i == 23
@@ -30,6 +31,7 @@ func IsUUID(id string) bool {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -69,6 +71,7 @@ func (k Key) Dir() string {
 	if k.Workspace != "" {
 		id += "%00w." + shortHash(k.Workspace)
 	}
+
 	return encodeName(k.Agent) + "/" + cutName(id)
 }
 
@@ -79,6 +82,7 @@ func encodeName(s string) string {
 	if s == "" {
 		return "%"
 	}
+
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
 		c := s[i]
@@ -91,6 +95,7 @@ func encodeName(s string) string {
 			fmt.Fprintf(&b, "%%%02X", c)
 		}
 	}
+
 	return cutName(b.String())
 }
 

@@ -26,6 +26,7 @@ func TestKeyDir(t *testing.T) {
 		{Key{}, "%/%"},
 		{Key{Agent: "pi", Session: "s", Child: "c", Account: "a"}, "pi/s%00c.c%00a.a"},
 	}
+
 	for _, c := range tests {
 		if got := c.key.Dir(); got != c.want {
 			t.Errorf("%+v: got %s, want %s", c.key, got, c.want)
@@ -38,14 +39,63 @@ func TestA02KeysNeverShareAFolder(t *testing.T) {
 	long := strings.Repeat("x", 300)
 	cut := encodeName(long)
 	keys := []Key{
-		{Session: "a"}, {Session: "A"}, {Session: "%41"}, {Session: "a "}, {Session: ""}, {Session: "%"}, {Session: "."}, {Session: "%2E"},
-		{Session: "a", Child: "b"}, {Session: "a\x00c.b"}, {Session: "a%00c.b"}, {Session: "a", Account: "b"}, {Session: "a", Workspace: "b"},
-		{Session: "a", Child: "b\x00a.c"}, {Session: "a", Child: "b", Account: "c"}, {Session: "a", Account: "c", Workspace: "w"}, {Session: "a", Workspace: "w2"},
-		{Session: "a", Child: "c", Account: "d", Workspace: "w"}, {Session: "c", Child: "a", Account: "d", Workspace: "w"},
-		{Session: long}, {Session: cut}, {Session: long + "y"}, {Session: strings.ReplaceAll(cut, "%-", "-")}, {Session: long[:83] + "-" + shortHash(long)},
-		{Session: long, Child: "b"}, {Session: long, Child: "d"}, {Session: long, Account: "b"}, {Session: long, Child: long}, {Session: cut, Child: cut},
-		{Session: "\xff"}, {Session: "\ufffd"}, {Session: "é"}, {Session: "e\u0301"}, {Session: "a/b"}, {Session: "a", Child: ""},
+		{
+			Session: "a",
+		},
+		{Session: "A"},
+		{Session: "%41"},
+		{Session: "a "},
+		{Session: ""},
+		{Session: "%"},
+		{Session: "."},
+		{Session: "%2E"},
+		{
+			Session: "a",
+			Child:   "b",
+		},
+		{Session: "a\x00c.b"},
+		{Session: "a%00c.b"},
+		{Session: "a", Account: "b"},
+		{Session: "a", Workspace: "b"},
+		{
+			Session: "a",
+			Child:   "b\x00a.c",
+		},
+		{Session: "a", Child: "b", Account: "c"},
+		{Session: "a", Account: "c", Workspace: "w"},
+		{Session: "a", Workspace: "w2"},
+		{
+			Session:   "a",
+			Child:     "c",
+			Account:   "d",
+			Workspace: "w",
+		},
+		{Session: "c", Child: "a", Account: "d", Workspace: "w"},
+		{
+			Session: long,
+		},
+		{Session: cut},
+		{Session: long + "y"},
+		{Session: strings.ReplaceAll(cut, "%-", "-")},
+		{Session: long[:83] + "-" + shortHash(long)},
+		{
+			Session: long,
+			Child:   "b",
+		},
+		{Session: long, Child: "d"},
+		{Session: long, Account: "b"},
+		{Session: long, Child: long},
+		{Session: cut, Child: cut},
+		{
+			Session: "\xff",
+		},
+		{Session: "\ufffd"},
+		{Session: "é"},
+		{Session: "e\u0301"},
+		{Session: "a/b"},
+		{Session: "a", Child: ""},
 	}
+
 	seen := map[string]Key{}
 	for _, agent := range []string{"pi", "PI", "pi/x"} {
 		for _, k := range keys {
@@ -54,6 +104,7 @@ func TestA02KeysNeverShareAFolder(t *testing.T) {
 			if other, ok := seen[strings.ToLower(d)]; ok && other != k {
 				t.Errorf("%+v and %+v share %s", k, other, d)
 			}
+
 			seen[strings.ToLower(d)] = k
 			if !dirForm.MatchString(d) {
 				t.Errorf("%+v: folder %q is not safe", k, d)
@@ -70,6 +121,7 @@ func TestNewKeyAndParent(t *testing.T) {
 	if k := NewKey("pi", "", "main", "/w"); k.Workspace != "/w" {
 		t.Errorf("an id that may be used twice needs its workspace: got %+v", k)
 	}
+
 	k := Key{Agent: "pi", Session: "s", Child: "c"}
 	if p := k.Parent(); p != (Key{Agent: "pi", Session: "s"}) || k.Child != "c" {
 		t.Errorf("parent %+v of %+v", p, k)
@@ -92,6 +144,7 @@ func FuzzKeyDir(f *testing.F) {
 				t.Errorf("%+v: folder %q is not safe", k, d)
 			}
 		}
+
 		if one != two && strings.EqualFold(one.Dir(), two.Dir()) {
 			t.Errorf("%+v and %+v share %s", one, two, one.Dir())
 		}

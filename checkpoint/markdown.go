@@ -12,16 +12,36 @@ func (c *Checkpoint) markdown(w io.Writer) {
 	s := c.State
 	p := func(format string, args ...any) { fmt.Fprintf(w, format, args...) }
 	p("# %s\n\n", orElse(oneLine(s.Title), "(no prompt yet)"))
-	p("%s checkpoint %d of %s session `%s`: %s.\n\n", c.Level, c.Number, code(s.Key.Agent), code(s.Key.Session), oneLine(c.Reason))
+	p(
+		"%s checkpoint %d of %s session `%s`: %s.\n\n",
+		c.Level,
+		c.Number,
+		code(s.Key.Agent),
+		code(s.Key.Session),
+		oneLine(c.Reason),
+	)
+
 	if c.Gap != nil {
-		p("> Degraded from %s until now: no checkpoint could be written (%s). Rounds were counted all the while.\n\n", clock(c.Gap.From), oneLine(c.Gap.Reason))
+		p(
+			"> Degraded from %s until now: no checkpoint could be written (%s). Rounds were counted all the while.\n\n",
+			clock(c.Gap.From),
+			oneLine(c.Gap.Reason),
+		)
 	}
+
 	if s.Task != "" {
 		p("## Task\n\n%s\n\n", quoteText(s.Task))
 	}
+
 	if s.Ending != nil && !s.Live {
-		p("Ended %s%s%s.\n\n", clock(s.Ending.At), map[bool]string{true: " cleanly", false: " without a good-bye"}[s.Ending.Clean], inBrackets(s.Ending.Reason))
+		p(
+			"Ended %s%s%s.\n\n",
+			clock(s.Ending.At),
+			map[bool]string{true: " cleanly", false: " without a good-bye"}[s.Ending.Clean],
+			inBrackets(s.Ending.Reason),
+		)
 	}
+
 	if doubt := s.InDoubt(); len(doubt) > 0 {
 		p("## Open or in doubt\n\n")
 		for _, call := range doubt {
@@ -29,6 +49,7 @@ func (c *Checkpoint) markdown(w io.Writer) {
 		}
 		p("\n")
 	}
+
 	if len(s.Decisions) > 0 {
 		p("## Decisions\n\n")
 		for _, d := range s.Decisions {
@@ -36,15 +57,28 @@ func (c *Checkpoint) markdown(w io.Writer) {
 		}
 		p("\n")
 	}
+
 	if t := c.WorkTree; t != nil {
-		p("## Work tree\n\nbranch %s at %s, %d changed\n\n", orElse(oneLine(t.Branch), "(none)"), orElse(oneLine(t.Head), "(no commit)"), len(t.Changed)+t.More)
+		p(
+			"## Work tree\n\nbranch %s at %s, %d changed\n\n",
+			orElse(oneLine(t.Branch), "(none)"),
+			orElse(oneLine(t.Head), "(no commit)"),
+			len(t.Changed)+t.More,
+		)
 	}
+
 	p("## delta_since_last\n\n_delta_since_last: %s → %s_\n\n", clock(c.DeltaFrom), clock(c.At))
 	for _, m := range c.Delta {
 		p("**[%s] %s**\n\n%s\n\n", clock(m.At), m.Role, quoteText(m.Text))
 	}
+
 	if s.Losses.BadLines+s.Losses.Oversized+s.Dropped > 0 {
-		p("Lost: %d bad transcript lines, %d too large, %d events.\n\n", s.Losses.BadLines, s.Losses.Oversized, s.Dropped)
+		p(
+			"Lost: %d bad transcript lines, %d too large, %d events.\n\n",
+			s.Losses.BadLines,
+			s.Losses.Oversized,
+			s.Dropped,
+		)
 	}
 }
 

@@ -42,6 +42,7 @@ func Shorten(s string, limit int) (string, bool) {
 	if limit <= len(shortened) {
 		return headBytes(s, limit), true
 	}
+
 	room := limit - len(shortened)
 	head := headBytes(s, room*2/3)
 	return head + shortened + tailBytes(s, room-len(head)), true
@@ -61,10 +62,12 @@ func tailBytes(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
+
 	i := len(s) - n
 	for i < len(s) && !utf8.RuneStart(s[i]) {
 		i++
 	}
+
 	return s[i:]
 }
 
@@ -100,11 +103,13 @@ func (s *State) forget(num uint64) {
 		if m.Num != num {
 			continue
 		}
+
 		s.drop(num)
 		s.News++
 		if m.Role != RoleUser {
 			return
 		}
+
 		if s.Title == title(m.Text) {
 			s.Title = ""
 			for _, o := range s.Messages {
@@ -113,6 +118,7 @@ func (s *State) forget(num uint64) {
 				}
 			}
 		}
+
 		s.retask()
 		return
 	}
@@ -133,6 +139,7 @@ func (s *State) taskFromPrompts() string {
 			return m.Text
 		}
 	}
+
 	return newest
 }
 
@@ -143,11 +150,13 @@ func title(prompt string) string {
 	if utf8.RuneCountInString(t) <= most {
 		return t
 	}
+
 	runes := []rune(t)[:most]
 	cut := string(runes)
 	if i := strings.LastIndexByte(cut, ' '); i > most/2 {
 		cut = cut[:i]
 	}
+
 	return cut + "…"
 }
 
@@ -161,6 +170,7 @@ func (s *State) addReply(m Message, inFile bool) {
 		s.rewrite(o, m.Text) // read again
 		return
 	}
+
 	twin, group := s.twin(m), s.group(m)
 	switch {
 	case !inFile && twin != nil: // the file was quicker than the hook, or the hook came twice
@@ -169,10 +179,12 @@ func (s *State) addReply(m Message, inFile bool) {
 		twin.InFile, twin.ID, twin.Group = true, m.ID, m.Group
 		s.rewrite(twin, m.Text)
 		return
+
 	case twin != nil: // the hook told of a later record of a message that is here already
 		s.drop(twin.Num)
 		group = s.group(m)
 	}
+
 	if group == nil {
 		s.insert(m)
 		return
@@ -180,6 +192,7 @@ func (s *State) addReply(m Message, inFile bool) {
 	if group.Cut || strings.Contains(group.Text, m.Text) {
 		return // read again
 	}
+
 	group.Text, _ = Shorten(group.Text+"\n"+m.Text, CutText)
 	group.Hash = m.Hash // a Stop names the last block alone
 	s.News++
@@ -194,6 +207,7 @@ func (s *State) twin(m Message) *Message {
 		if o.Role != RoleAssistant {
 			continue
 		}
+
 		seen++
 		switch {
 		case o.Hash != m.Hash || o.InFile && m.InFile:
@@ -203,6 +217,7 @@ func (s *State) twin(m Message) *Message {
 			best = o
 		}
 	}
+
 	return best
 }
 
@@ -230,8 +245,8 @@ func (s *State) message(id string) *Message {
 	return nil
 }
 
-// rewrite gives a message the words that its transcript has now. The same words change nothing, and never make a message
-// that was shortened long again.
+// rewrite gives a message the words that its transcript has now. The same words change nothing, and never make a
+// message that was shortened long again.
 func (s *State) rewrite(m *Message, text string) {
 	hash := textHash(text)
 	if text == "" || hash == m.Hash {
@@ -240,6 +255,7 @@ func (s *State) rewrite(m *Message, text string) {
 	if m.Role == RoleUser && s.Title == title(m.Text) {
 		s.Title = title(text)
 	}
+
 	m.Text, m.Hash, m.Cut = text, hash, false
 	s.News++
 	s.pruneMessages()
@@ -253,12 +269,14 @@ func (s *State) insert(m Message) {
 		s.rewrite(o, m.Text)
 		return
 	}
+
 	s.MsgSeq++
 	s.News++
 	m.Num = s.MsgSeq
 	if m.Hash == 0 {
 		m.Hash = textHash(m.Text)
 	}
+
 	at, turn := len(s.Messages), s.turnIndex(m.Turn)
 	for m.InFile && at > 0 {
 		o := s.Messages[at-1]
@@ -267,6 +285,7 @@ func (s *State) insert(m Message) {
 		}
 		at--
 	}
+
 	s.Messages = append(s.Messages, Message{})
 	copy(s.Messages[at+1:], s.Messages[at:])
 	s.Messages[at] = m
@@ -296,17 +315,20 @@ func (s *State) pruneMessages() {
 		case RoleSummary:
 			n, most, size = &summaries, 1, CutText
 		}
+
 		*n++
 		drop[i] = *n > most
 		if *n > keepWhole && len(m.Text) > size {
 			m.Text, m.Cut = Shorten(m.Text, size)
 		}
 	}
+
 	for i, m := range s.Messages {
 		if !drop[i] {
 			kept = append(kept, m)
 		}
 	}
+
 	clear(s.Messages[len(kept):])
 	s.Messages = kept
 }

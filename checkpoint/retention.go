@@ -13,8 +13,8 @@ type Policy struct {
 	Age   time.Duration
 }
 
-// Room is the policy to prune by before a checkpoint of size bytes is put: what it leaves has room for one more, so that
-// the bounds hold while the new one is written too.
+// Room is the policy to prune by before a checkpoint of size bytes is put: what it leaves has room for one more, so
+// that the bounds hold while the new one is written too.
 func (p Policy) Room(size int64) Policy {
 	// A bound that is used up must not become 0, which is none: 1 leaves only what Prune never takes.
 	if p.Count > 0 {
@@ -23,21 +23,24 @@ func (p Policy) Room(size int64) Policy {
 	if p.Bytes > 0 {
 		p.Bytes = max(p.Bytes-size, 1)
 	}
+
 	return p
 }
 
 // Prune says which numbers of a session's list to delete, in the order to delete them. The list may be in any order.
 //
-// A FULL and the SPARSEs after it, up to the next FULL, are a chain. Chains go whole, oldest first, SPARSEs before their
-// FULL: cut off at any point, no SPARSE has outlived its FULL. Never deleted is the last good FULL (one of 0 bytes is not
-// good: a full disk left it), whatever the bounds say; the SPARSEs of its own chain go one by one, oldest first. The
-// newest checkpoint never goes by age. Where a session has no good FULL at all, its newest good checkpoint is kept.
+// A FULL and the SPARSEs after it, up to the next FULL, are a chain. Chains go whole, oldest first, SPARSEs before
+// their FULL: cut off at any point, no SPARSE has outlived its FULL. Never deleted is the last good FULL (one of 0
+// bytes is not good: a full disk left it), whatever the bounds say; the SPARSEs of its own chain go one by one, oldest
+// first. The newest checkpoint never goes by age. Where a session has no good FULL at all, its newest good checkpoint
+// is kept.
 //
 // A checkpoint from the future (the clock was set back) has no age; count and bytes bound it.
 func Prune(list []Meta, p Policy, now time.Time) []uint64 {
 	if len(list) == 0 {
 		return nil
 	}
+
 	all, newest := units(list)
 	left := totals(list)
 	var drop []uint64
@@ -49,12 +52,14 @@ func Prune(list []Meta, p Policy, now time.Time) []uint64 {
 			kept = append(kept, u)
 		}
 	}
+
 	for _, u := range kept {
 		if (p.Count <= 0 || left.count <= p.Count) && (p.Bytes <= 0 || left.bytes <= p.Bytes) {
 			break
 		}
 		drop = u.drop(drop, &left)
 	}
+
 	return drop
 }
 
@@ -93,18 +98,21 @@ func units(list []Meta) (all []unit, newest uint64) {
 		for n < len(sorted) && sorted[n].Level != Full {
 			n++
 		}
+
 		chain := sorted[:n]
 		sorted = sorted[n:]
 		if !slices.ContainsFunc(chain, func(m Meta) bool { return m.Number == protected }) {
 			all = append(all, join(chain))
 			continue
 		}
+
 		for i, m := range chain {
 			if m.Number != protected && (i > 0 || m.Level != Full) {
 				all = append(all, join(chain[i:i+1]))
 			}
 		}
 	}
+
 	return all, newest
 }
 
@@ -128,11 +136,14 @@ func join(chain []Meta) unit {
 			u.at = m.At
 		}
 	}
+
 	if chain[0].Level == Full {
 		chain = slices.Concat(chain[1:], chain[:1])
 	}
+
 	for _, m := range chain {
 		u.numbers = append(u.numbers, m.Number)
 	}
+
 	return u
 }

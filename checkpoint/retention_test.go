@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// metas reads "F10 S5 s0": FULL of 10 bytes, SPARSE of 5, numbered from 1, one hour apart, the last one an hour before now.
+// metas reads "F10 S5 s0": FULL of 10 bytes, SPARSE of 5, numbered from 1, one hour apart, the last one an hour before
+// now.
 func metas(t *testing.T, text string, now time.Time) []Meta {
 	t.Helper()
 	words := strings.Fields(text)
@@ -22,8 +23,10 @@ func metas(t *testing.T, text string, now time.Time) []Meta {
 		if _, err := fmt.Sscanf(w[1:], "%d", &m.Bytes); err != nil {
 			t.Fatalf("bad word %q: %v", w, err)
 		}
+
 		list = append(list, m)
 	}
+
 	return list
 }
 
@@ -54,6 +57,7 @@ func TestG05PruneWholeChains(t *testing.T) {
 		{"no FULL at all keeps the newest", "S1 S1 S1", Policy{Count: 1}, []uint64{1, 2}},
 		{"no good FULL keeps the newest good", "S1 S1 F0", Policy{Count: 1}, []uint64{1, 3}},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			list := metas(t, tt.list, now)
@@ -89,6 +93,7 @@ func TestG05PruneAnyList(t *testing.T) {
 		for range rnd.IntN(12) {
 			words = append(words, []string{"F5", "F0", "S1", "S2", "S0"}[rnd.IntN(5)])
 		}
+
 		text := strings.Join(words, " ")
 		p := Policy{Count: rnd.Int64N(9), Bytes: rnd.Int64N(30), Age: time.Duration(rnd.IntN(9)) * time.Hour}
 		list := metas(t, text, now)
@@ -110,14 +115,17 @@ func checkPrune(t *testing.T, text string, list []Meta, p Policy, now time.Time)
 			fullOf[m.Number] = full
 		}
 	}
+
 	kept := map[uint64]Meta{}
 	for _, m := range list {
 		kept[m.Number] = m
 	}
+
 	for _, n := range Prune(list, p, now) {
 		if _, ok := kept[n]; !ok {
 			t.Fatalf("%s %+v: %d deleted twice", text, p, n)
 		}
+
 		delete(kept, n)
 		for sparse, full := range fullOf {
 			_, keptSparse := kept[sparse]
@@ -126,13 +134,16 @@ func checkPrune(t *testing.T, text string, list []Meta, p Policy, now time.Time)
 			}
 		}
 	}
+
 	if _, ok := kept[lastGood]; !ok {
 		t.Fatalf("%s %+v: the last good FULL %d is gone", text, p, lastGood)
 	}
+
 	var bytes int64
 	for _, m := range kept {
 		bytes += m.Bytes
 	}
+
 	if len(kept) > 1 && (p.Count > 0 && int64(len(kept)) > p.Count || p.Bytes > 0 && bytes > p.Bytes) {
 		t.Fatalf("%s %+v: %d kept with %d bytes", text, p, len(kept), bytes)
 	}
@@ -153,14 +164,17 @@ func TestG04BudgetHoldsAtEachStep(t *testing.T) {
 		if n%7 == 1 {
 			next.Level = Full
 		}
+
 		var list []Meta
 		for _, m := range stored {
 			list = append(list, m)
 		}
+
 		for _, d := range Prune(list, p.Room(next.Bytes), now) {
 			bytes -= stored[d].Bytes
 			delete(stored, d)
 		}
+
 		stored[n] = next
 		bytes += next.Bytes
 		most = max(most, bytes)
@@ -168,6 +182,7 @@ func TestG04BudgetHoldsAtEachStep(t *testing.T) {
 			t.Fatalf("step %d: %d bytes stored, budget %d", n, bytes, budget)
 		}
 	}
+
 	if most < budget/2 {
 		t.Errorf("never more than %d bytes of a budget of %d were used: too much is deleted", most, budget)
 	}

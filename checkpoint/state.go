@@ -1,8 +1,9 @@
-// Package checkpoint is the heart of belay: what a session's state is (a pure fold over events), when a checkpoint of it is
-// due (the gates), what a checkpoint holds and how it is written down, and the contract of the stores that keep it.
+// Package checkpoint is the heart of belay: what a session's state is (a pure fold over events), when a checkpoint of
+// it is due (the gates), what a checkpoint holds and how it is written down, and the contract of the stores that keep
+// it.
 //
-// Nothing here reads a clock, a disk or a socket; the same events give the same state, in the daemon, after a restart and
-// in `belay recover` without a daemon.
+// Nothing here reads a clock, a disk or a socket; the same events give the same state, in the daemon, after a restart
+// and in `belay recover` without a daemon.
 package checkpoint
 
 import (
@@ -156,10 +157,12 @@ func (s *State) Clone() *State {
 	if err != nil {
 		panic(fmt.Sprintf("state of %s has no JSON form: %v", s.Key, err)) // plain data always has one
 	}
+
 	c := new(State)
 	if err := json.Unmarshal(data, c); err != nil {
 		panic(fmt.Sprintf("state of %s does not read its own JSON: %v", s.Key, err))
 	}
+
 	return c
 }
 
@@ -175,6 +178,7 @@ func DecodeState(data []byte) (*State, error) {
 	if s.Key.Agent == "" || s.Key.Session == "" {
 		return nil, fmt.Errorf("read state: no session in it")
 	}
+
 	return s, nil
 }
 
@@ -188,6 +192,7 @@ func (s *State) Apply(e Event) Effect {
 	if e.Seq > s.Seq {
 		s.Seq = e.Seq
 	}
+
 	e.At = sane(e.At)
 	if s.double(e) {
 		return Effect{Double: true}
@@ -198,6 +203,7 @@ func (s *State) Apply(e Event) Effect {
 	if sign(e.Kind) && e.At.After(s.LastEvent) {
 		s.LastEvent = e.At
 	}
+
 	s.about(e)
 	var f Effect
 	switch e.Kind {
@@ -229,21 +235,34 @@ func (s *State) Apply(e Event) Effect {
 			s.TaskSet = true
 			s.News++
 		}
+
 	case EventBeat:
 		f.Beat = true
 	default:
 		f = s.own(e)
 	}
+
 	if sign(e.Kind) && e.Kind != EventEntries {
 		s.LastHook = e.At
 	}
+
 	return f
 }
 
 // sign says whether an event shows the agent at work, and not only that belay, its clock or a person beside it was.
 func sign(k EventKind) bool {
 	switch k {
-	case EventStart, EventPrompt, EventStop, EventToolStart, EventToolEnd, EventCompacting, EventCompacted, EventChildStart, EventChildEnd, EventEnd, EventEntries:
+	case EventStart,
+		EventPrompt,
+		EventStop,
+		EventToolStart,
+		EventToolEnd,
+		EventCompacting,
+		EventCompacted,
+		EventChildStart,
+		EventChildEnd,
+		EventEnd,
+		EventEntries:
 		return true
 	}
 	return false
@@ -267,6 +286,7 @@ func (s *State) own(e Event) Effect {
 		if e.Taken != nil {
 			s.taken(*e.Taken)
 		}
+
 	case EventGiven:
 		s.Given = &Given{At: e.At, Marker: e.Marker, Death: s.Deaths, News: s.News}
 		s.OwedTo = false
@@ -275,15 +295,18 @@ func (s *State) own(e Event) Effect {
 				c.Told = true
 			}
 		}
+
 	case EventOwed:
 		s.OwedTo = true
 		if e.Source != "" {
 			s.Source = e.Source
 		}
+
 	case EventProcs:
 		if c := s.call(e.Call); c != nil && c.State == CallOpen {
 			c.Procs = e.Procs
 		}
+
 	case EventDropped:
 		s.Dropped += e.Count
 		s.News++
@@ -295,8 +318,8 @@ func (s *State) own(e Event) Effect {
 	return Effect{}
 }
 
-// double says whether an event was folded in before (design section 4: same client event id; else equal bytes within the
-// window with no other event of that session between; same turn and tool ids are recognised where they are folded).
+// double says whether an event was folded in before (the same client event id; else equal bytes within
+// the window with no other event of that session between; same turn and tool ids are recognised where they are folded).
 func (s *State) double(e Event) bool {
 	if e.ID != "" {
 		h := Hash(e.ID)
@@ -307,10 +330,12 @@ func (s *State) double(e Event) bool {
 		}
 		s.Doubles = keepNewest(append(s.Doubles, h), maxDoubles)
 	}
+
 	switch e.Kind {
 	case EventEntries, EventCheckpoint, EventGiven, EventOwed, EventProcs, EventDropped, EventDegraded:
 		return false // the daemon's own events neither double nor stand between
 	}
+
 	same := e.Sum != 0 && e.Sum == s.LastSum && e.At.Sub(s.SumAt) < DoubleWindow && s.SumAt.Sub(e.At) < DoubleWindow
 	s.LastSum, s.SumAt = e.Sum, e.At
 	return same
@@ -342,6 +367,7 @@ func (s *State) about(e Event) {
 	if s.Ending != nil && s.Ending.Gone && !s.Live && s.Proc != nil && *s.Proc == *e.Proc {
 		return // a late event of a process that is gone
 	}
+
 	s.Proc = e.Proc
 	s.Live = s.Live || e.Kind != EventEnd // a second good-bye wakes nobody
 }
@@ -358,10 +384,12 @@ func (s *State) start(e Event) Effect {
 			s.die(e.At, "went unseen: the session started again", true, &f)
 		}
 	}
+
 	s.Source, s.Live = e.Source, true
 	if e.Proc != nil {
 		s.Proc = e.Proc
 	}
+
 	return f
 }
 
@@ -380,6 +408,7 @@ func (s *State) end(e Event) Effect {
 		s.lateEnd(e)
 		return Effect{Force: CauseEnd}
 	}
+
 	f := Effect{ChainEnd: s.Chain}
 	if s.InTurn() {
 		s.die(e.At, e.Reason, false, &f)
@@ -388,13 +417,14 @@ func (s *State) end(e Event) Effect {
 		s.Chain, s.Live = false, false
 		s.News++
 	}
+
 	f.Force = CauseEnd
 	return f
 }
 
-// lateEnd folds a good-bye in that comes when the end is known already: a second one, or one that the end of the process
-// overtook. It counts no second death. Once the events that came late have closed all that seemed to be broken off, the
-// death was none.
+// lateEnd folds a good-bye in that comes when the end is known already: a second one, or one that the end of the
+// process overtook. It counts no second death. Once the events that came late have closed all that seemed to be broken
+// off, the death was none.
 func (s *State) lateEnd(e Event) {
 	if s.Ending.Clean || s.InTurn() || len(s.InDoubt()) > 0 {
 		return
@@ -402,6 +432,7 @@ func (s *State) lateEnd(e Event) {
 	if s.Ending.Gone {
 		s.Deaths--
 	}
+
 	s.Ending.Clean, s.Ending.InTurn, s.Ending.Reason = true, false, e.Reason
 	s.News++
 }
@@ -414,15 +445,17 @@ func (s *State) exit(e Event) Effect {
 	if e.Proc != nil && s.Proc != nil && *e.Proc != *s.Proc {
 		return Effect{} // the session lives on in another process
 	}
+
 	var f Effect
 	s.die(e.At, e.Reason, true, &f)
 	return f
 }
 
-// laterWord takes the reason of a death from who knows it better: the daemon's watch sees that a process is gone, its parent a
-// moment later by which signal or for want of memory.
+// laterWord takes the reason of a death from who knows it better: the daemon's watch sees that a process is gone, its
+// parent a moment later by which signal or for want of memory.
 func (s *State) laterWord(e Event) Effect {
-	if s.Ending == nil || !s.Ending.Gone || s.Ending.Told || e.Proc != nil || e.Reason == "" || e.At.Sub(s.Ending.At) > time.Minute {
+	if s.Ending == nil || !s.Ending.Gone || s.Ending.Told || e.Proc != nil || e.Reason == "" ||
+		e.At.Sub(s.Ending.At) > time.Minute {
 		return Effect{} // the watch names the process; a parent's word does not
 	}
 	s.Ending.Reason, s.Ending.Told = e.Reason, true
@@ -442,6 +475,7 @@ func (s *State) die(at time.Time, reason string, gone bool, f *Effect) {
 			s.Calls[i].State, s.Calls[i].Death, s.Calls[i].Told = CallDoubt, s.Deaths, false
 		}
 	}
+
 	s.News++
 }
 
@@ -449,6 +483,7 @@ func (s *State) mark(e Event) Effect {
 	if e.Text == "" {
 		return Effect{}
 	}
+
 	s.News++
 	note := Note{At: e.At}
 	note.Text, _ = Shorten(e.Text, noteBytes)
@@ -456,6 +491,7 @@ func (s *State) mark(e Event) Effect {
 		s.Notes = keepNewest(append(s.Notes, note), maxNotes)
 		return Effect{}
 	}
+
 	s.Decisions = keepNewest(append(s.Decisions, note), maxNotes)
 	return Effect{Force: CauseDecision}
 }

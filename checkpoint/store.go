@@ -60,12 +60,20 @@ var (
 	ErrExists = errors.New("checkpoint number taken")
 )
 
+// MaxSize is the size of the largest checkpoint, in bytes. Put refuses larger ones (fs.ErrInvalid), and Get takes a
+// larger one for damaged.
+const MaxSize = 64 << 20
+
 // Store keeps checkpoints. All methods may be called from several goroutines; calls for one session come one at a time.
 //
 // Put is all or nothing and durable: after a nil error the checkpoint survives power loss; after any other error List
 // and Get answer as before the call (or the new one is whole in them: never half). Data is the encoded checkpoint
-// (Encode); a store keeps its bytes as they are and knows nothing of their content. Bad input (number 0, a
-// level that is none) is fs.ErrInvalid: it says nothing about the store.
+// (Encode); a store keeps its bytes as they are and knows nothing of their content. Bad input (number 0, an
+// unknown level, more than MaxSize bytes) is fs.ErrInvalid: it says nothing about the store.
+//
+// Opening a store touches nothing, so that whoever only reads makes nothing. Put and Probe make the store's place where
+// there is none, durably; a place that cannot be used is the error of the call that needs it, and a later call may
+// succeed.
 //
 // List gives what is stored, newest (highest number) first, without reading contents; a session never heard of has an
 // empty list. Get gives the bytes back; checking them is Decode's work.
@@ -73,13 +81,14 @@ var (
 // Delete removes one; a number that is not there is no error. Sessions gives the keys' folders (Key.Dir) that have at
 // least one checkpoint, in no order.
 //
-// Probe proves that the store can write now: it writes, syncs, renames and removes a small thing of its own.
+// Probe proves that the store can write now: where checkpoints go it writes, syncs, renames and removes a thing of its
+// own, of at least size bytes. A few bytes fit on a disk that has no room for a checkpoint.
 type Store interface {
 	Put(ctx context.Context, key Key, m Meta, data []byte) error
 	List(ctx context.Context, key Key) ([]Meta, error)
 	Get(ctx context.Context, key Key, number uint64) ([]byte, error)
 	Delete(ctx context.Context, key Key, number uint64) error
 	Sessions(ctx context.Context) ([]string, error)
-	Probe(ctx context.Context) error
+	Probe(ctx context.Context, size int) error
 	Close() error
 }

@@ -2,8 +2,8 @@ package checkpoint
 
 import "time"
 
-// witness tells the two sources of a turn apart: events of hooks, and the transcript. Each alone is enough; together they
-// count once.
+// witness tells the two sources of a turn apart: events of hooks, and the transcript. Each alone is enough; together
+// they count once.
 type witness int
 
 const (
@@ -91,8 +91,8 @@ func (s *State) working() *Turn {
 // equal prompts only, and may be wrong.
 const nearly = time.Minute
 
-// findTurn gives the turn that a prompt belongs to when it was told of before: by its id; else by its text among the turns
-// that this witness has not told of, one that is near in time before the oldest.
+// findTurn gives the turn that a prompt belongs to when it was told of before: by its id; else by its text among the
+// turns that this witness has not told of, one that is near in time before the oldest.
 func (s *State) findTurn(p told, hash uint64) *Turn {
 	var first *Turn
 	for i := range s.Turns {
@@ -106,24 +106,28 @@ func (s *State) findTurn(p told, hash uint64) *Turn {
 		case t.Hash != hash, p.by == byHook && t.EndHook: // a hook tells of a prompt before it tells of its end
 			continue
 		}
+
 		if first == nil || near(t.At, p.at, nearly) && !near(first.At, p.at, nearly) {
 			first = t
 		}
 	}
+
 	switch {
 	case first == nil:
 		return s.sameMoment(p)
 	case p.by == byHook && first != s.lastTurn() && !near(first.At, p.at, nearly):
 		return nil // hooks are not that late: the same words again, of a time when hooks were silent
 	}
+
 	return first
 }
 
-// sameMoment is the open turn whose prompt reached the hook within seconds of the file's stamp, whatever its words became
-// in the file (pasted text, commands written out).
+// sameMoment is the open turn whose prompt reached the hook within seconds of the file's stamp, whatever its words
+// became in the file (pasted text, commands written out).
 func (s *State) sameMoment(p told) *Turn {
 	t := s.working()
-	if t == nil || p.by != byFile || !p.stamp || !t.Hook || t.File || p.id != "" && t.ID != "" || !near(t.At, p.at, DoubleWindow) {
+	if t == nil || p.by != byFile || !p.stamp || !t.Hook || t.File || p.id != "" && t.ID != "" ||
+		!near(t.At, p.at, DoubleWindow) {
 		return nil
 	}
 	return t
@@ -134,7 +138,8 @@ func near(a, b time.Time, within time.Duration) bool {
 	return d < within && d > -within
 }
 
-// openTurn folds a prompt in and returns its turn; fresh says that its words are not kept yet. The turn before ends by it.
+// openTurn folds a prompt in and returns its turn; fresh says that its words are not kept yet. The turn before ends by
+// it.
 func (s *State) openTurn(p told, f *Effect) (t *Turn, fresh bool) {
 	hash := textHash(p.text)
 	if t := s.findTurn(p, hash); t != nil {
@@ -145,6 +150,7 @@ func (s *State) openTurn(p told, f *Effect) (t *Turn, fresh bool) {
 		}
 		return t, !known && s.userMessage(t.N) == nil
 	}
+
 	return s.newTurn(p, hash, false, f), true
 }
 
@@ -161,6 +167,7 @@ func (s *State) newTurn(p told, hash uint64, aside bool, f *Effect) *Turn {
 	if at == len(s.Turns) && at > 0 {
 		s.endTurn(&s.Turns[at-1], OutcomeDone, f, p.quiet)
 	}
+
 	s.Turns = append(s.Turns, Turn{})
 	copy(s.Turns[at+1:], s.Turns[at:])
 	s.Turns[at] = turn
@@ -170,11 +177,13 @@ func (s *State) newTurn(p told, hash uint64, aside bool, f *Effect) *Turn {
 		s.endTurn(&s.Turns[at], OutcomeDone, f, p.quiet)
 		s.Chain = chain
 	}
+
 	s.News++
 	s.Turns = keepNewest(s.Turns, maxTurns)
 	if t := s.turn(turn.N); t != nil {
 		return t
 	}
+
 	return &turn // older than all that are kept
 }
 
@@ -189,11 +198,12 @@ func (s *State) behind(quiet bool) int {
 		}
 		at--
 	}
+
 	return at
 }
 
-// asidePrompt folds in a prompt that is no words of a person (heartbeat, cron job, notice). While a user's turn is open it
-// runs inside that turn, which goes on; else it opens a turn that is no round.
+// asidePrompt folds in a prompt that is no words of a person (heartbeat, cron job, notice). While a user's turn is open
+// it runs inside that turn, which goes on; else it opens a turn that is no round.
 func (s *State) asidePrompt(p told, f *Effect) {
 	hash := textHash(p.text)
 	t := s.findTurn(p, hash)
@@ -224,6 +234,7 @@ func (s *State) endTurn(t *Turn, o Outcome, f *Effect, quiet bool) {
 	if t.Ended {
 		return
 	}
+
 	t.Ended, t.Outcome = true, o
 	quiet = quiet && !t.Hook // a turn that a hook told of is lived through, whoever tells of its end
 	if s.Chain {
@@ -232,14 +243,15 @@ func (s *State) endTurn(t *Turn, o Outcome, f *Effect, quiet bool) {
 	if t.Aside || quiet {
 		return
 	}
+
 	s.Rounds++
 	s.SinceSparse++
 	s.News++
 	f.Round = true
 }
 
-// fileTurnEnd is the turn that an end in the file belongs to: the newest one that the file told of, since it may be behind
-// the hooks. It is nil when the end tells nothing.
+// fileTurnEnd is the turn that an end in the file belongs to: the newest one that the file told of, since it may be
+// behind the hooks. It is nil when the end tells nothing.
 func (s *State) fileTurnEnd(id string, quiet bool) *Turn {
 	last := s.lastTurn()
 	for i := len(s.Turns) - 1; i >= 0; i-- {
@@ -247,9 +259,11 @@ func (s *State) fileTurnEnd(id string, quiet bool) *Turn {
 			return t
 		}
 	}
+
 	if quiet {
 		return nil
 	}
+
 	return last
 }
 
@@ -260,27 +274,32 @@ func (s *State) prompt(e Event) Effect {
 		s.asidePrompt(p, &f)
 		return f
 	}
+
 	t, fresh := s.openTurn(p, &f)
 	if fresh && !t.Aside && e.Text != "" {
 		s.addUser(Message{At: e.At, Text: e.Text, Turn: t.N})
 	}
+
 	return f
 }
 
-// stopTurn is the turn that a Stop ends: by its id, else the last one. An end whose prompt nobody saw makes a turn of its
-// own: a round all the same.
+// stopTurn is the turn that a Stop ends: by its id, else the last one. An end whose prompt nobody saw makes a turn of
+// its own: a round all the same.
 func (s *State) stopTurn(e Event) *Turn {
 	for i := range s.Turns {
 		if e.Turn != "" && s.Turns[i].ID == e.Turn {
 			return &s.Turns[i]
 		}
 	}
+
 	last := s.lastTurn()
-	// A second Stop of one turn (a hook made the agent go on) ends nothing; of a client whose every call counts (no Sum) it is
-	// the next round.
+
+	// A second Stop of one turn (a hook made the agent go on) ends nothing; of a client whose every call counts (no
+	// Sum) it is the next round.
 	if last != nil && (!last.EndHook || last.Hook && e.Sum != 0) {
 		return last
 	}
+
 	s.TurnSeq++
 	s.News++
 	s.Turns = keepNewest(append(s.Turns, Turn{N: s.TurnSeq, ID: e.Turn, At: e.At}), maxTurns)
@@ -293,6 +312,7 @@ func (s *State) stop(e Event) Effect {
 		s.stopAside(e, &f)
 		return f
 	}
+
 	t := s.stopTurn(e)
 	t.EndHook, t.Joined = true, false
 	s.endTurn(t, e.Outcome, &f, false)
@@ -300,6 +320,7 @@ func (s *State) stop(e Event) Effect {
 	if e.Outcome == OutcomeDone && !t.Aside && e.Text != "" {
 		s.addReply(Message{At: e.At, Text: e.Text, Turn: t.N}, false)
 	}
+
 	return f
 }
 

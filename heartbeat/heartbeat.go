@@ -1,11 +1,18 @@
 // Package heartbeat calls one function on a cron schedule, by robfig/cron, and nothing else.
 //
-// A beat proves that work was done: Last moves only after the function returned nil. However many ticks were missed
-// (daemon down, machine asleep, clock put forward, the beat before still running), they become one beat. Elapsed time is
-// the larger of monotonic and wall difference, so a clock that is set back delays nothing. A beat that fails or panics is
-// logged, and the next tick comes as if nothing had been.
+// A beat proves that work was done: Last moves only after the function returned nil. All ticks that were missed become
+// one beat, whether the daemon was down, the machine asleep, the clock put forward or the beat before still running.
+// Elapsed time is the larger of monotonic and wall difference, so a clock that is set back delays nothing. A beat that
+// fails or panics is logged, and the next tick comes as usual.
 //
-// It does not retry a failed beat before its next tick, and it stores nothing: the caller keeps Last and hands it in.
+// cron parses the schedule, works out its ticks, waits, and runs the beat in its chain, which lets no beat run beside
+// another and survives a panic. The timer that waits is cron's. What it waits for is ours (capped): the next tick, but
+// at most Options.Check from now, as a monotonic time. Alone, cron would wait for the tick's wall time: too long when
+// the clock is set back, and with a timer that stops while the machine sleeps. So each time cron wakes, tick compares
+// both clocks and decides whether a beat is due.
+//
+// The package does not repeat a failed beat before its next tick, and it stores nothing: the caller keeps Last and
+// hands it in.
 package heartbeat
 
 import (
@@ -23,19 +30,19 @@ import (
 // DefaultSpec is the schedule when none is set.
 const DefaultSpec = "@every 30m"
 
-// ErrSpec: the schedule cannot be read, or no beat would ever come of it.
+// ErrSpec: the schedule cannot be read, or names no moment that ever comes.
 var ErrSpec = errors.New("bad heartbeat schedule")
 
-// DefaultCheck is how often the clocks are compared while no tick is due: a timer stands still while the machine sleeps, so
-// after a sleep an overdue beat comes at most this late.
+// DefaultCheck is how often the clocks are compared while no tick is due. After a sleep of the machine an overdue beat
+// comes at most this late.
 const DefaultCheck = 5 * time.Minute
 
 // Options of New. The zero value is usable.
 type Options struct {
-	// Last is the time of the last beat, as the caller stored it. Zero (none yet) and a time in the future (stale) are
-	// overdue: the first beat comes at the start.
+	// Last is the time of the last beat, as the caller stored it. If it is zero (none yet) or in the future (the clock was
+	// set), the first beat comes at the start.
 	Last  time.Time
-	Check time.Duration
+	Check time.Duration // longest time between two looks at the clocks; 0 is DefaultCheck
 	Log   *zap.Logger
 }
 
@@ -60,6 +67,7 @@ func New(spec string, beat func(ctx context.Context) error, opt Options) (*Heart
 	if spec = strings.TrimSpace(spec); spec == "" {
 		spec = DefaultSpec
 	}
+
 	schedule, err := parse(spec)
 	if err != nil {
 		return nil, fmt.Errorf("%w %q: %w", ErrSpec, spec, err)
@@ -70,6 +78,7 @@ func New(spec string, beat func(ctx context.Context) error, opt Options) (*Heart
 	if opt.Log == nil {
 		opt.Log = zap.NewNop()
 	}
+
 	h := &Heart{schedule: schedule, beat: beat, check: opt.Check, log: opt.Log}
 	h.mu.last = opt.Last
 	return h, nil
@@ -97,6 +106,7 @@ func parse(spec string) (cron.Schedule, error) {
 	} else {
 		rest = spec
 	}
+
 	if every, ok := strings.CutPrefix(rest, "@every "); ok {
 		d, err := time.ParseDuration(every)
 		if err != nil {
@@ -106,6 +116,7 @@ func parse(spec string) (cron.Schedule, error) {
 			return nil, fmt.Errorf("%s is less than a second", d)
 		}
 	}
+
 	schedule, err := cron.ParseStandard(spec)
 	if err != nil {
 		return nil, err
@@ -130,17 +141,19 @@ func (h *Heart) Run(ctx context.Context) error {
 	h.mu.Unlock()
 
 	log := cronLog{h.log}
+
 	// Recover stands inside: outside, a panic would leave SkipIfStillRunning believing for ever that the beat still runs.
 	c := cron.New(cron.WithLogger(log), cron.WithChain(cron.SkipIfStillRunning(log), cron.Recover(log)))
 	id := c.Schedule(capped{h}, cron.FuncJob(func() { h.tick(ctx) }))
 	c.Entry(id).WrappedJob.Run() // an overdue beat comes now, not at the first tick
 	c.Start()
+
 	<-ctx.Done()
 	<-c.Stop().Done()
 	return nil
 }
 
-// tick beats if a beat is due. Cron ticks more often than that.
+// tick beats if a beat is due. Cron calls it more often than that.
 func (h *Heart) tick(ctx context.Context) {
 	now := time.Now()
 	h.mu.Lock()
@@ -153,12 +166,14 @@ func (h *Heart) tick(ctx context.Context) {
 	if !due {
 		return
 	}
+
 	if err := h.beat(ctx); err != nil {
 		if ctx.Err() == nil {
 			h.log.Warn("heartbeat failed", zap.Error(err))
 		}
 		return
 	}
+
 	h.mu.Lock()
 	h.mu.last = now.Round(0)
 	h.mu.Unlock()
@@ -177,8 +192,8 @@ func due(s cron.Schedule, mark, now time.Time) bool {
 	return mark.IsZero() || !next(s, mark, now).After(now)
 }
 
-// next is the first tick after mark. It reckons from now backwards: mark's own wall time means nothing after the clock
-// was set.
+// next is the first tick after mark. It counts back from now, because mark's own wall time means nothing after the
+// clock was set.
 func next(s cron.Schedule, mark, now time.Time) time.Time {
 	return after(s, now.Add(-elapsed(mark, now)))
 }
@@ -196,8 +211,8 @@ func elapsed(from, now time.Time) time.Duration {
 	return max(0, now.Sub(from), now.Round(0).Sub(from.Round(0)))
 }
 
-// capped is the schedule that cron sees: the next tick, but at the latest the next look at the clocks. All its times carry
-// a monotonic reading; with wall times alone, a clock set back by an hour would stop cron for an hour.
+// capped is the schedule that cron sees: the next tick, but at the latest the next look at the clocks. All its times
+// carry a monotonic reading; with wall times alone, a clock set back by an hour would stop cron for an hour.
 type capped struct{ h *Heart }
 
 // Next is called by cron only.
@@ -205,6 +220,7 @@ func (c capped) Next(now time.Time) time.Time {
 	c.h.mu.Lock()
 	mark := c.h.mu.mark
 	c.h.mu.Unlock()
+
 	return now.Add(pause(c.h.schedule, mark, now, c.h.check))
 }
 

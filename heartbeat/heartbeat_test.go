@@ -132,7 +132,7 @@ func TestC01MissedTicksAreOneBeat(t *testing.T) {
 			h := newHeart(t, "@every 5s", l.beat, Options{})
 			stop := run(t, h)
 			time.Sleep(7 * time.Second)
-			h.mu.Lock() // as if the machine had slept: the last mark is an hour ago by the wall clock alone
+			h.mu.Lock() // as after a sleep: the last mark is an hour ago by the wall clock alone
 			h.mu.mark = h.mu.mark.Round(0).Add(-hour)
 			h.mu.Unlock()
 			time.Sleep(10 * time.Second)
@@ -157,7 +157,9 @@ func TestC01MissedTicksAreOneBeat(t *testing.T) {
 }
 
 func TestC02StoredTimes(t *testing.T) {
-	for name, offset := range map[string]time.Duration{"11 hours ago": -11 * hour, "in five years": 5 * 365 * 24 * hour, "in a second": time.Second} {
+	for name, offset := range map[string]time.Duration{
+		"11 hours ago": -11 * hour, "in five years": 5 * 365 * 24 * hour, "in a second": time.Second,
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start, l := time.Now(), &log{}
@@ -252,8 +254,9 @@ func TestStoppedBeforeItBegan(t *testing.T) {
 
 func TestBadSpecs(t *testing.T) {
 	for _, spec := range []string{
-		"30m", "@every", "@every soon", "@every 0s", "@every -5m", "@every 999ms", "@sometimes", "* * * *", "* * * * * *", "61 * * * *",
-		"0 0 30 2 *", ", * * * *", "*/0 * * * *", "TZ=UTC", "TZ=UTC ", "CRON_TZ=Nowhere/None @hourly", "TZ=", "TZ= @every -1h", "@every 30m extra",
+		"30m", "@every", "@every soon", "@every 0s", "@every -5m", "@every 999ms", "@every 30m extra", "@sometimes",
+		"* * * *", "* * * * * *", "61 * * * *", "0 0 30 2 *", ", * * * *", "*/0 * * * *",
+		"TZ=", "TZ=UTC", "TZ=UTC ", "TZ= @every -1h", "CRON_TZ=Nowhere/None @hourly",
 	} {
 		_, err := New(spec, nil, Options{})
 		if !errors.Is(err, ErrSpec) || !strings.Contains(err.Error(), fmt.Sprintf("%q", strings.TrimSpace(spec))) {
@@ -262,7 +265,7 @@ func TestBadSpecs(t *testing.T) {
 	}
 }
 
-// With wall times alone in cron's hands a clock that is set back by an hour stops it for an hour.
+// With wall times alone, cron stops for an hour when the clock is set back by an hour.
 func TestCronSeesMonotonicTimesOnly(t *testing.T) {
 	for _, spec := range []string{"@every 30m", "0 3 * * *"} {
 		h := newHeart(t, spec, nil, Options{})
@@ -279,7 +282,9 @@ func TestCronSeesMonotonicTimesOnly(t *testing.T) {
 }
 
 func FuzzSpec(f *testing.F) {
-	for _, spec := range []string{"@every 30m", "*/5 0-23/2 1,15 jan-mar ?", "TZ=UTC @daily", "TZ=", "0 0 29 2 *", "@every 2562047h", "* * * * 7"} {
+	for _, spec := range []string{
+		"@every 30m", "@every 2562047h", "*/5 0-23/2 1,15 jan-mar ?", "0 0 29 2 *", "* * * * 7", "TZ=", "TZ=UTC @daily",
+	} {
 		f.Add(spec)
 	}
 	f.Fuzz(func(t *testing.T, spec string) {

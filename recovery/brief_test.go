@@ -11,15 +11,40 @@ import (
 
 // TestEachMessageStandsOnce: the user's words stand where they read best, and nowhere else.
 func TestEachMessageStandsOnce(t *testing.T) {
-	b := newStory().user("say hello to the otters").answer("hello otters").user("now count them twice over").answer("there are seven").
-		user("and the seals, one by one, please").call("c1", "Bash", `{"command":"count seals"}`).dies()
+	b := newStory().user(
+		"say hello to the otters",
+	).answer(
+		"hello otters",
+	).user(
+		"now count them twice over",
+	).answer(
+		"there are seven",
+	).
+		user(
+			"and the seals, one by one, please",
+		).call(
+		"c1",
+		"Bash",
+		`{"command":"count seals"}`,
+	).dies()
+
 	for _, most := range []int{1200, 2048, 4000, 9000} {
 		r := b.plan(t, Options{MaxBytes: most})
-		once(t, r.Text, "say hello to the otters", "hello otters", "now count them twice over", "there are seven", "and the seals, one by one, please")
+		once(
+			t,
+			r.Text,
+			"say hello to the otters",
+			"hello otters",
+			"now count them twice over",
+			"there are seven",
+			"and the seals, one by one, please",
+		)
+
 		if r.Omitted.Messages != 0 || strings.Contains(r.Text, "left out") {
 			t.Errorf("cap %d: got %+v left out, want none:\n%s", most, r.Omitted, r.Text)
 		}
 	}
+
 	// With room, the conversation stands in its order.
 	text := b.plan(t, Options{}).Text
 	_, earlier, _ := strings.Cut(text, "## Earlier messages\n")
@@ -48,12 +73,26 @@ func TestTaskThatIsTheNewestPrompt(t *testing.T) {
 			t.Errorf("a long task is told twice (%d times its sentence):\n%s", n, text)
 		}
 	}
-	text := newStory().user("fix it, whatever it takes").event(checkpoint.Event{Kind: checkpoint.EventTask, Text: "ship release 2"}).dies().plan(t, Options{}).Text
+
+	text := newStory().user(
+		"fix it, whatever it takes",
+	).event(
+		checkpoint.Event{Kind: checkpoint.EventTask, Text: "ship release 2"},
+	).dies().plan(
+		t,
+		Options{},
+	).Text
+
 	once(t, text, "The task was: ship release 2\n", "fix it, whatever it takes")
 }
 
 func TestNowStaysShort(t *testing.T) {
-	b := newStory().user("a plain prompt").event(checkpoint.Event{Kind: checkpoint.EventTask, Text: strings.Repeat("a long task ", 300)}).dies()
+	b := newStory().user(
+		"a plain prompt",
+	).event(
+		checkpoint.Event{Kind: checkpoint.EventTask, Text: strings.Repeat("a long task ", 300)},
+	).dies()
+
 	_, now, _ := strings.Cut(b.plan(t, Options{}).Text, "## Now\n")
 	now, _, _ = strings.Cut(now, "\n## ")
 	if len(now) < 400 || len(now) > 600 {
@@ -70,8 +109,13 @@ func TestLongLastAnswer(t *testing.T) {
 	small := b.plan(t, Options{Start: StartManual, MaxBytes: 2048})
 	once(t, small.Text, "It begins here.", "[…]", "It ends here.")
 	if m := small.Messages[len(small.Messages)-1]; !m.Shortened || m.Text != answer {
-		t.Errorf("JSON: got shortened %v and %d bytes, want the whole text, marked as shortened in the brief", m.Shortened, len(m.Text))
+		t.Errorf(
+			"JSON: got shortened %v and %d bytes, want the whole text, marked as shortened in the brief",
+			m.Shortened,
+			len(m.Text),
+		)
 	}
+
 	if m := big.Messages[len(big.Messages)-1]; m.Shortened {
 		t.Error("JSON: the message is marked as shortened, although it stands there whole")
 	}
@@ -90,9 +134,14 @@ func TestCheckpointsPlaceIsMarked(t *testing.T) {
 	// All that is told is older, or all is newer.
 	old := newStory().user("one is the first").answer("answer one").user("two is the second").answer("answer two")
 	text = plan(t, Input{State: old.s, Checkpoint: old.checkpoint(7)}, Options{Start: StartManual}).Text
-	if i := strings.Index(text, mark); i < strings.Index(text, "> one is the first") || i < strings.Index(text, "> answer one") {
+	if i := strings.Index(
+		text,
+		mark,
+	); i < strings.Index(text, "> one is the first") ||
+		i < strings.Index(text, "> answer one") {
 		t.Errorf("the place of a checkpoint after all messages is not at the end:\n%s", text)
 	}
+
 	text = plan(t, in, Options{Start: StartManual, MaxMessages: 2}).Text
 	lacks(t, text, mark, "answer two")
 }
@@ -113,23 +162,43 @@ func TestDamagedCheckpoint(t *testing.T) {
 	if got := *r.Checkpoint; got.Number != 1 || got.Damaged != 1 || got.Level != "FULL" {
 		t.Errorf("JSON: got %+v, want number 1, FULL, 1 damaged", got)
 	}
+
 	has(t, plan(t, in, Options{Format: Delta}).Text, "answer two", "answer three")
 	all := plan(t, Input{State: b.s, Damaged: 2}, Options{})
 	has(t, all.Text, "2 checkpoint(s) were damaged; none could be used")
-	has(t, plan(t, Input{State: b.s, Damaged: 2}, Options{Format: Delta}).Text, "_delta_since_last: start →", "answer one")
+	has(
+		t,
+		plan(t, Input{State: b.s, Damaged: 2}, Options{Format: Delta}).Text,
+		"_delta_since_last: start →",
+		"answer one",
+	)
 }
 
 func TestNowTellsWhatIsMissing(t *testing.T) {
 	b := newStory().user("go on with it").
-		event(checkpoint.Event{Kind: checkpoint.EventEntries, Losses: &checkpoint.Losses{BadLines: 2, Torn: 17, Holes: 1, HoleBytes: 4096, Oversized: 1}}).
+		event(
+			checkpoint.Event{
+				Kind:   checkpoint.EventEntries,
+				Losses: &checkpoint.Losses{BadLines: 2, Torn: 17, Holes: 1, HoleBytes: 4096, Oversized: 1},
+			},
+		).
 		event(checkpoint.Event{Kind: checkpoint.EventDropped, Count: 4}).
 		event(checkpoint.Event{Kind: checkpoint.EventDegraded, Reason: "disk full"}).
 		event(checkpoint.Event{Kind: checkpoint.EventChildStart, Child: "k1", ChildName: "Explore"}).
 		event(checkpoint.Event{Kind: checkpoint.EventChildStart, Child: "k2", ChildName: "Plan"}).
 		event(checkpoint.Event{Kind: checkpoint.EventChildEnd, Child: "k2"}).dies()
+
 	r := plan(t, Input{State: b.s, Gone: true}, Options{})
-	has(t, r.Text, "transcript is missing", "Not readable: 3 bad transcript lines, 1 torn line of 17 bytes, 1 hole(s) of 4096 bytes, 4 events.", "No checkpoint could be written since",
-		"Sub-agent Explore (k1) was running.", "in the middle of its work (its process is gone)")
+	has(
+		t,
+		r.Text,
+		"transcript is missing",
+		"Not readable: 3 bad transcript lines, 1 torn line of 17 bytes, 1 hole(s) of 4096 bytes, 4 events.",
+		"No checkpoint could be written since",
+		"Sub-agent Explore (k1) was running.",
+		"in the middle of its work (its process is gone)",
+	)
+
 	lacks(t, r.Text, "Plan")
 	if got, want := r.Lost, (Lost{BadLines: 3, TornBytes: 17, Holes: 1, HoleBytes: 4096, Events: 4, Gone: true}); got != want {
 		t.Errorf("lost: got %+v, want %+v", got, want)
@@ -147,19 +216,49 @@ func TestManySubAgentsAreCounted(t *testing.T) {
 }
 
 func TestDoubtLines(t *testing.T) {
-	b := newStory().user("go").call("c1", "Bash", "{\"command\":\"make `release`\"}").call("c2", "Read", `{"path":"a"}`).
-		call("c3", "Bash", `{"command":"serve"}`).event(checkpoint.Event{Kind: checkpoint.EventToolEnd, Call: "c3", Background: true}).
-		file(checkpoint.Entry{Kind: checkpoint.EntryCall, Call: "c4", Name: "Write", Input: `{"file_path":"b"}`}).
-		call("c5", "Bash", `{"command":"watch"}`).event(checkpoint.Event{Kind: checkpoint.EventToolEnd, Call: "c5", Background: true}).dies()
+	b := newStory().user(
+		"go",
+	).call(
+		"c1",
+		"Bash",
+		"{\"command\":\"make `release`\"}",
+	).call(
+		"c2",
+		"Read",
+		`{"path":"a"}`,
+	).
+		call(
+			"c3",
+			"Bash",
+			`{"command":"serve"}`,
+		).event(
+		checkpoint.Event{Kind: checkpoint.EventToolEnd, Call: "c3", Background: true},
+	).
+		file(
+			checkpoint.Entry{Kind: checkpoint.EntryCall, Call: "c4", Name: "Write", Input: `{"file_path":"b"}`},
+		).
+		call(
+			"c5",
+			"Bash",
+			`{"command":"watch"}`,
+		).event(
+		checkpoint.Event{Kind: checkpoint.EventToolEnd, Call: "c5", Background: true},
+	).dies()
+
 	in := Input{State: b.s, Processes: map[string]Process{"c1": ProcessRunning, "c3": ProcessGone}}
 	r := plan(t, in, Options{})
-	has(t, r.Text,
+	has(
+		t,
+		r.Text,
 		"- Bash `make 'release'` started 10:00:14 UTC, may have changed something; its process is still running. Result unknown.\n",
 		"- Read `a` started 10:00:21 UTC, only reads; it is not known whether its process still runs. Result unknown.\n",
 		"- Bash `serve` started 10:00:28 UTC, may have changed something; its process is gone; it went on in the background.",
 		"- Write `b` started 10:00:42 UTC, may have changed something; asked for, not seen to start.",
-		"- Bash `watch` started 10:00:49 UTC, may have changed something; it may go on in the background. Result unknown.\n")
-	if len(r.InDoubt) != 5 || r.InDoubt[0].Process != ProcessRunning || !r.InDoubt[0].Mutates || r.InDoubt[1].Mutates || r.InDoubt[1].Process != ProcessUnknown {
+		"- Bash `watch` started 10:00:49 UTC, may have changed something; it may go on in the background. Result unknown.\n",
+	)
+
+	if len(r.InDoubt) != 5 || r.InDoubt[0].Process != ProcessRunning || !r.InDoubt[0].Mutates || r.InDoubt[1].Mutates ||
+		r.InDoubt[1].Process != ProcessUnknown {
 		t.Errorf("in_doubt: got %+v", r.InDoubt)
 	}
 }
@@ -170,6 +269,7 @@ func TestManyOpenCalls(t *testing.T) {
 	for i := range 200 {
 		b.call(fmt.Sprint("c", i), "Bash", fmt.Sprintf(`{"command":"step-%03d of the long way"}`, i))
 	}
+
 	b.dies()
 	for _, most := range []int{200, 300, 600, 2048, 9000} {
 		r := b.plan(t, Options{MaxBytes: most})
@@ -182,6 +282,7 @@ func TestManyOpenCalls(t *testing.T) {
 		} else if i := strings.Index(r.Text, "- 200 calls"); i >= 0 {
 			told = 200
 		}
+
 		if named+told != 200 {
 			t.Errorf("cap %d: got %d named and %d counted, want 200 in all:\n%s", most, named, told, r.Text)
 		}
@@ -242,7 +343,8 @@ func TestNoHeadStandsAlone(t *testing.T) {
 			r := b.plan(t, Options{Start: StartManual, MaxBytes: most})
 			lines := strings.Split(r.Text, "\n")
 			for i, l := range lines[:len(lines)-1] {
-				if strings.HasPrefix(l, "## ") && (strings.HasPrefix(lines[i+1], "## ") || strings.HasPrefix(lines[i+1], "</")) {
+				if strings.HasPrefix(l, "## ") &&
+					(strings.HasPrefix(lines[i+1], "## ") || strings.HasPrefix(lines[i+1], "</")) {
 					t.Errorf("cap %d: %q stands alone in:\n%s", most, l, r.Text)
 				}
 			}
@@ -253,17 +355,40 @@ func TestNoHeadStandsAlone(t *testing.T) {
 func TestC12StampsAreForDisplay(t *testing.T) {
 	b := fromFile(t, "C12-future-stamps.jsonl")
 	r := b.plan(t, Options{Start: StartManual})
-	has(t, r.Text, "2031-06-01 00:00 UTC (a stamp from the future)", "[2019-01-01 00:00 UTC]", "[10:00:07 UTC]", "[2026-11-01 05:30 UTC (a stamp from the future)]",
-		"clock jumped to 2031", "clock went back to 2019", "year zero", "leap second", "## Last answer (10:00:56 UTC)\n> normal again")
+	has(
+		t,
+		r.Text,
+		"2031-06-01 00:00 UTC (a stamp from the future)",
+		"[2019-01-01 00:00 UTC]",
+		"[10:00:07 UTC]",
+		"[2026-11-01 05:30 UTC (a stamp from the future)]",
+		"clock jumped to 2031",
+		"clock went back to 2019",
+		"year zero",
+		"leap second",
+		"## Last answer (10:00:56 UTC)\n> normal again",
+	)
+
 	if i, j := strings.Index(r.Text, "2031-06-01"), strings.Index(r.Text, "2019-01-01"); i > j {
 		t.Errorf("the order went by stamp:\n%s", r.Text)
 	}
+
 	// A delta's border is a number, never a stamp.
 	all := []checkpoint.Role{checkpoint.RoleUser, checkpoint.RoleAssistant}
 	from := b.s.Messages[0].Num
 	d := b.plan(t, Options{Format: Delta, Roles: all, MaxMessages: 10, SinceNum: &from, SinceTime: noon})
-	has(t, d.Text, "clock jumped to 2031", "clock went back to 2019", "autumn hour, first pass", "year zero", "normal again",
-		"**[2031-06-01T00:00:00.000Z, a stamp from the future]**", "**[2019-01-01T00:00:00.000Z]**")
+	has(
+		t,
+		d.Text,
+		"clock jumped to 2031",
+		"clock went back to 2019",
+		"autumn hour, first pass",
+		"year zero",
+		"normal again",
+		"**[2031-06-01T00:00:00.000Z, a stamp from the future]**",
+		"**[2019-01-01T00:00:00.000Z]**",
+	)
+
 	lacks(t, d.Text, ") now\n")
 }
 

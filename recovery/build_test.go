@@ -75,7 +75,13 @@ func (b *story) dies() *story {
 // checkpoint takes one and folds its bookkeeping in, as the daemon does.
 func (b *story) checkpoint(number uint64) *checkpoint.Checkpoint {
 	b.at = b.at.Add(time.Second)
-	c := checkpoint.New(b.s.Clone(), number, checkpoint.Decision{Take: true, Level: checkpoint.Full, Cause: checkpoint.CauseHeartbeat, Text: "heartbeat"}, b.at)
+	c := checkpoint.New(
+		b.s.Clone(),
+		number,
+		checkpoint.Decision{Take: true, Level: checkpoint.Full, Cause: checkpoint.CauseHeartbeat, Text: "heartbeat"},
+		b.at,
+	)
+
 	taken := c.Taken()
 	b.event(checkpoint.Event{Kind: checkpoint.EventCheckpoint, Taken: &taken})
 	return c
@@ -106,14 +112,17 @@ func sound(t *testing.T, r Result, most int) {
 	if !utf8.ValidString(text) {
 		t.Errorf("cap %d: no valid UTF-8: %q", most, text)
 	}
+
 	const end = `</belay-record k="0123456789ab">`
 	if !strings.HasPrefix(text, `<belay-record k="0123456789ab">`+"\n") || !strings.HasSuffix(text, "\n"+end) {
 		t.Errorf("cap %d: not inside its frame:\n%s", most, text)
 	}
+
 	inner := strings.TrimSuffix(strings.TrimPrefix(text, `<belay-record k="0123456789ab">`), end)
 	if strings.Contains(strings.ToLower(inner), "belay-record") {
 		t.Errorf("cap %d: the frame's name stands inside the frame:\n%s", most, text)
 	}
+
 	for _, r := range text {
 		if r != '\n' && r != '\t' && r < ' ' || r == 0x7f || Hidden(r) {
 			t.Errorf("cap %d: hidden or control character %U in:\n%q", most, r, text)
@@ -150,14 +159,15 @@ func once(t *testing.T, text string, words ...string) {
 	}
 }
 
-// fromFile reads a case file of Claude Code's form in the plainest way and folds it in as a reader's entries. The true reader
-// has tests of its own.
+// fromFile reads a case file of Claude Code's form in the plainest way and folds it in as a reader's entries. The true
+// reader has tests of its own.
 func fromFile(t *testing.T, name string) *story {
 	t.Helper()
 	f, err := os.Open(filepath.Join("testdata", name))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer f.Close()
 	b := newStory()
 	lines := bufio.NewScanner(f)
@@ -165,9 +175,11 @@ func fromFile(t *testing.T, name string) *story {
 	for lines.Scan() {
 		b.file(entriesOf(t, lines.Bytes())...)
 	}
+
 	if err := lines.Err(); err != nil {
 		t.Fatal(err)
 	}
+
 	return b
 }
 
@@ -180,23 +192,28 @@ func entriesOf(t *testing.T, line []byte) []checkpoint.Entry {
 			Content json.RawMessage
 		}
 	}
+
 	if err := json.Unmarshal(line, &rec); err != nil {
 		t.Fatalf("case line: %v", err)
 	}
+
 	at, _ := time.Parse(time.RFC3339Nano, rec.Timestamp) // a stamp that is none is an absent one
 	kind := checkpoint.EntryKind(rec.Message.Role)
 	var text string
 	if json.Unmarshal(rec.Message.Content, &text) == nil {
 		return []checkpoint.Entry{{ID: rec.UUID, Kind: kind, At: at, Text: text}}
 	}
+
 	var blocks []struct {
 		Type, Text, ID, Name, Content string
 		ToolUseID                     string `json:"tool_use_id"`
 		Input                         json.RawMessage
 	}
+
 	if err := json.Unmarshal(rec.Message.Content, &blocks); err != nil {
 		t.Fatalf("case line's content: %v", err)
 	}
+
 	var list []checkpoint.Entry
 	for i, c := range blocks {
 		e := checkpoint.Entry{ID: fmt.Sprintf("%s/%d", rec.UUID, i), At: at}
@@ -208,7 +225,9 @@ func entriesOf(t *testing.T, line []byte) []checkpoint.Entry {
 		case "tool_result":
 			e.Kind, e.Call, e.Output = checkpoint.EntryResult, c.ToolUseID, c.Content
 		}
+
 		list = append(list, e)
 	}
+
 	return list
 }

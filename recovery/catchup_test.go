@@ -25,6 +25,7 @@ func (s *script) Read(_ context.Context, from checkpoint.Cursor, _ checkpoint.Re
 		}
 		return checkpoint.Batch{}, s.err
 	}
+
 	b := s.batches[0]
 	s.batches = s.batches[1:]
 	return b, nil
@@ -33,8 +34,12 @@ func (s *script) Read(_ context.Context, from checkpoint.Cursor, _ checkpoint.Re
 func (s *script) Close() error { return nil }
 
 func said(id string, cursor checkpoint.Cursor, more bool) checkpoint.Batch {
-	return checkpoint.Batch{Entries: []checkpoint.Entry{{ID: id, Kind: checkpoint.EntryAssistant, Text: id}}, Cursor: cursor, More: more,
-		Losses: checkpoint.Losses{BadLines: 1}}
+	return checkpoint.Batch{
+		Entries: []checkpoint.Entry{{ID: id, Kind: checkpoint.EntryAssistant, Text: id}},
+		Cursor:  cursor,
+		More:    more,
+		Losses:  checkpoint.Losses{BadLines: 1},
+	}
 }
 
 func TestCatchUp(t *testing.T) {
@@ -60,8 +65,18 @@ func TestCatchUp(t *testing.T) {
 		if gone != c.gone || !errors.Is(err, c.err) || (err != nil) != (c.err != nil) {
 			t.Errorf("%s: got gone %v, error %v; want %v, %v", c.name, gone, err, c.gone, c.err)
 		}
+
 		if len(s.Messages) != c.texts || s.Cursor != c.cursor || s.Losses.BadLines != c.texts {
-			t.Errorf("%s: got %d messages, cursor %q, %d bad lines; want %d, %q, %d", c.name, len(s.Messages), s.Cursor, s.Losses.BadLines, c.texts, c.cursor, c.texts)
+			t.Errorf(
+				"%s: got %d messages, cursor %q, %d bad lines; want %d, %q, %d",
+				c.name,
+				len(s.Messages),
+				s.Cursor,
+				s.Losses.BadLines,
+				c.texts,
+				c.cursor,
+				c.texts,
+			)
 		}
 	}
 }

@@ -18,15 +18,25 @@ var newcomer = checkpoint.NewKey("claude-code", "", "99999999-9999-4999-8999-999
 
 // dead is a proven predecessor: every test changes one thing about it.
 func dead(id string, change ...func(*Candidate)) Candidate {
-	c := Candidate{Key: checkpoint.NewKey("claude-code", "", id, here), Workspace: here, Title: "port the parser", LastEvent: noon.Add(-time.Hour),
-		Ending: &checkpoint.Ending{At: noon.Add(-time.Hour), InTurn: true}, InTurn: true, Open: 1, Dead: true}
+	c := Candidate{
+		Key:       checkpoint.NewKey("claude-code", "", id, here),
+		Workspace: here,
+		Title:     "port the parser",
+		LastEvent: noon.Add(-time.Hour),
+		Ending:    &checkpoint.Ending{At: noon.Add(-time.Hour), InTurn: true},
+		InTurn:    true,
+		Open:      1,
+		Dead:      true,
+	}
+
 	for _, f := range change {
 		f(&c)
 	}
+
 	return c
 }
 
-// TestChoose holds the table of design section 7, "Which session" (O08, S09).
+// TestO08S09Choose holds the table that says which session is the predecessor.
 func TestO08S09Choose(t *testing.T) {
 	alive := func(c *Candidate) { c.Alive, c.Dead, c.Ending = true, false, nil }
 	idle := func(c *Candidate) { c.InTurn, c.Open, c.Ending = false, 0, &checkpoint.Ending{At: c.LastEvent} }
@@ -79,7 +89,10 @@ func TestO08S09Choose(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
 		}
 	}
-	if got := answer(Choose([]Candidate{dead("a", func(c *Candidate) { c.Workspace = "" })}, newcomer, "", AdoptAuto, window, noon)); got != "" {
+
+	if got := answer(
+		Choose([]Candidate{dead("a", func(c *Candidate) { c.Workspace = "" })}, newcomer, "", AdoptAuto, window, noon),
+	); got != "" {
 		t.Errorf("no workspace: got %q, want nothing: two unknown folders are not the same", got)
 	}
 }
@@ -106,14 +119,27 @@ func TestIdleLineAndListHoldNoContent(t *testing.T) {
 	if got := IdleLine(dead("abc-1"), "belay"); got != want {
 		t.Errorf("idle line: got %q, want %q", got, want)
 	}
+
 	want = "2 sessions in this folder ended without a good-bye; none is proven to be the one that goes on here. `belay recover --session ID` shows one.\n" +
 		"- `abc-1`, last sign 11:00:00 UTC, in the middle of its work, 1 tool calls open, titled \"port the parser\"\n" +
 		"- `abc-2`, last sign 2026-01-03 12:00 UTC, idle\n"
-	other := dead("abc-2", func(c *Candidate) { c.InTurn, c.Open, c.Title, c.LastEvent = false, 0, "", noon.AddDate(0, 0, -2) })
+	other := dead(
+		"abc-2",
+		func(c *Candidate) { c.InTurn, c.Open, c.Title, c.LastEvent = false, 0, "", noon.AddDate(0, 0, -2) },
+	)
+
 	if got := ListText([]Candidate{dead("abc-1"), other}, "belay", noon); got != want {
 		t.Errorf("list: got %q, want %q", got, want)
 	}
-	if got := ListText([]Candidate{dead("abc-1")}, "belay", noon); !strings.HasPrefix(got, "A session in this folder ended") {
+
+	if got := ListText(
+		[]Candidate{dead("abc-1")},
+		"belay",
+		noon,
+	); !strings.HasPrefix(
+		got,
+		"A session in this folder ended",
+	) {
 		t.Errorf("list of one: got %q", got)
 	}
 }
@@ -121,10 +147,18 @@ func TestIdleLineAndListHoldNoContent(t *testing.T) {
 func TestListIsBoundedWhateverItHolds(t *testing.T) {
 	var list []Candidate
 	for i := range 1000 {
-		list = append(list, dead(fmt.Sprint(i, strings.Repeat("x", 5000)), func(c *Candidate) { c.Title = strings.Repeat("長", 5000) }))
+		list = append(
+			list,
+			dead(fmt.Sprint(i, strings.Repeat("x", 5000)), func(c *Candidate) { c.Title = strings.Repeat("長", 5000) }),
+		)
 	}
+
 	got := ListText(list, "belay", noon)
-	if lines := strings.Count(got, "\n"); lines != 12 || len(got) > 5000 || !strings.Contains(got, "- and 990 older ones\n") {
+	if lines := strings.Count(
+		got,
+		"\n",
+	); lines != 12 || len(got) > 5000 ||
+		!strings.Contains(got, "- and 990 older ones\n") {
 		t.Errorf("got %d lines and %d bytes, want 12 lines, at most 5,000 bytes and 990 counted", lines, len(got))
 	}
 }
@@ -133,7 +167,13 @@ func TestHostileNamesInTheList(t *testing.T) {
 	for _, evil := range attacks(t) {
 		c := dead(evil, func(c *Candidate) { c.Title = evil })
 		for _, text := range []string{IdleLine(c, "belay"), ListText([]Candidate{c}, "belay", noon)} {
-			if n, want := strings.Count(text, "\n"), strings.Count(ListText([]Candidate{dead("a")}, "belay", noon), "\n"); n > want {
+			if n, want := strings.Count(
+				text,
+				"\n",
+			), strings.Count(
+				ListText([]Candidate{dead("a")}, "belay", noon),
+				"\n",
+			); n > want {
 				t.Errorf("%q adds lines: %q", evil, text)
 			}
 			harmless(t, evil, text)

@@ -15,21 +15,24 @@ func (w *writer) delta() string {
 	if !small {
 		head += "### 📡 Recovered Delta\n\n"
 	}
+
 	room := w.opt.MaxBytes - len(checkpoint.Frame(w.opt.Marker, head)) - len("\n\n")
 	list := w.g.messages
 	if len(list) > 1 {
 		room -= len(leftOut(Omitted{Messages: 999, Bytes: 9_999_999}, small))
 	}
+
 	b := w.pick(list, room, small)
 	w.keep(b)
 	if len(list) == 0 {
 		b.text = "Nothing new since then.\n"
 	}
+
 	return checkpoint.Frame(w.opt.Marker, head+leftOut(w.omitted(), small)+b.text)
 }
 
-// pick takes the newest messages that fit. Tool lines do not count as messages, and before the newest message is in they take
-// a third of the room at most: many calls never push it out.
+// pick takes the newest messages that fit. Tool lines do not count as messages, and before the newest message is in
+// they take a third of the room at most: many calls never push it out.
 func (w *writer) pick(list []Said, room int, small bool) block {
 	var b block
 	var parts []string
@@ -44,9 +47,11 @@ func (w *writer) pick(list []Said, room int, small bool) block {
 			}
 			lines -= len(text)
 		}
+
 		if text == "" {
 			break
 		}
+
 		room -= len(text)
 		parts = append(parts, text)
 		b.nums = append(b.nums, m.num)
@@ -57,9 +62,11 @@ func (w *writer) pick(list []Said, room int, small bool) block {
 			shown++
 		}
 	}
+
 	for j := len(parts) - 1; j >= 0; j-- {
 		b.text += parts[j]
 	}
+
 	return b
 }
 
@@ -79,10 +86,12 @@ func (w *writer) deltaEntry(m Said, room int, small, newest bool) (string, bool)
 	if m.Role == string(checkpoint.RoleUser) && !small {
 		title += "(the user had said) "
 	}
+
 	text, cut := quoted("", w.clean(m), room-len(title)-len("\n")+len("> "))
 	if text == "" || cut && !newest && room < 200 {
 		return "", true
 	}
+
 	return title + strings.TrimPrefix(text, "> ") + "\n", cut
 }
 

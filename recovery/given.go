@@ -24,7 +24,7 @@ type given struct {
 	only     string // why only a part is given: for the section "Now"
 }
 
-// chosen applies the table of start reasons (design section 7).
+// chosen applies the table of start reasons.
 func chosen(in Input, opt Options, m mark, now time.Time) given {
 	s := in.State
 	asking := askedNow(s, opt.Start)
@@ -33,10 +33,12 @@ func chosen(in Input, opt Options, m mark, now time.Time) given {
 		if asking > 0 && m.Turn == asking && m.Role == checkpoint.RoleUser {
 			continue
 		}
+
 		said := Said{ID: m.ID, At: m.At, Role: string(m.Role), Text: m.Text, Shortened: m.Cut, num: m.Num}
 		if !slices.Contains(opt.Roles, m.Role) {
 			continue
 		}
+
 		g.messages = append(g.messages, said)
 		switch m.Role {
 		case checkpoint.RoleUser:
@@ -45,23 +47,28 @@ func chosen(in Input, opt Options, m mark, now time.Time) given {
 			g.last = &said
 		}
 	}
+
 	if asking > 0 && !s.TaskSet {
 		g.task = taskOf(g.users)
 	}
+
 	for _, c := range s.Calls {
 		if c.State == checkpoint.CallDone && c.Mutates {
 			g.done = append(g.done, c)
 		}
 	}
+
 	if opt.Format == Delta || slices.Contains(opt.Roles, checkpoint.RoleTool) {
 		if opt.Format != Delta {
 			m = mark{} // a brief goes back as far as it can
 		}
 		g.messages = withCalls(s, g.messages, m, opt)
 	}
+
 	if opt.Start != StartManual {
 		g.doubts = untold(s, g.doubts, opt.Start)
 	}
+
 	switch opt.Start {
 	case StartClear:
 		g.nothing = true
@@ -73,28 +80,33 @@ func chosen(in Input, opt Options, m mark, now time.Time) given {
 	default:
 		g.nothing = g.ending != nil && g.ending.Clean
 	}
-	g.nothing = g.nothing || len(g.messages) == 0 && len(g.users) == 0 && len(g.doubts) == 0 && len(g.done) == 0 && len(g.notes) == 0 && g.task == "" &&
-		opt.Format != Delta
+
+	empty := len(g.messages) == 0 && len(g.users) == 0 && len(g.doubts) == 0 && len(g.done) == 0 && len(g.notes) == 0
+	g.nothing = g.nothing || empty && g.task == "" && opt.Format != Delta
+
 	return g
 }
 
-// askedNow is the turn whose prompt is being said at this moment, 0 for none: a brief that was owed rides on the next prompt,
-// which has been folded in by then and is no part of the record.
+// askedNow is the turn whose prompt is being said at this moment, 0 for none: a brief that was owed rides on the next
+// prompt, which has been folded in by then and is no part of the record.
 func askedNow(s *checkpoint.State, start string) int {
 	if !s.OwedTo || start == StartManual || len(s.Turns) == 0 {
 		return 0
 	}
+
 	t := s.Turns[len(s.Turns)-1]
 	if t.Ended || !t.Hook || t.File || s.Ending != nil && !t.At.After(s.Ending.At) {
 		return 0
 	}
+
 	return t.N
 }
 
 // lastEnding is how the session ended, unless it went on since: a state keeps its last ending while it goes on.
 func lastEnding(s *checkpoint.State, asking int, now time.Time) *checkpoint.Ending {
 	for _, t := range s.Turns {
-		since := s.Ending != nil && t.At.After(s.Ending.At) && !t.At.After(now) // files may bring stamps from the future
+		since := s.Ending != nil && t.At.After(s.Ending.At) &&
+			!t.At.After(now) // files may bring stamps from the future
 		if since && !t.Aside && t.N != asking {
 			return nil
 		}
@@ -109,9 +121,11 @@ func taskOf(users []Said) string {
 			return t
 		}
 	}
+
 	if len(users) == 0 {
 		return ""
 	}
+
 	return users[len(users)-1].Text
 }
 
@@ -125,20 +139,26 @@ func untold(s *checkpoint.State, list []Doubt, start string) []Doubt {
 	return slices.DeleteFunc(list, func(d Doubt) bool { return told[d.ID] })
 }
 
-// unfiled keeps what a resumed conversation does not hold by itself: calls in doubt that no brief named yet, decisions, and
-// words and results that never reached the agent's file.
+// unfiled keeps what a resumed conversation does not hold by itself: calls in doubt that no brief named yet, decisions,
+// and words and results that never reached the agent's file.
 func (g given) unfiled(s *checkpoint.State) given {
 	missing := map[uint64]bool{}
 	for _, m := range s.Messages {
 		missing[m.Num] = !m.InFile && m.Role != checkpoint.RoleSummary
 	}
+
 	keep := func(list []Said) []Said {
-		return slices.DeleteFunc(slices.Clone(list), func(m Said) bool { return !missing[m.num] || m.Role == string(checkpoint.RoleTool) })
+		return slices.DeleteFunc(
+			slices.Clone(list),
+			func(m Said) bool { return !missing[m.num] || m.Role == string(checkpoint.RoleTool) },
+		)
 	}
+
 	g.users, g.messages = keep(g.users), keep(g.messages)
 	if g.last != nil && !missing[g.last.num] {
 		g.last = nil
 	}
+
 	newDecisions := len(g.notes) > 0 && (s.Given == nil || g.notes[len(g.notes)-1].At.After(s.Given.At))
 	g.done = slices.DeleteFunc(slices.Clone(s.Calls), func(c checkpoint.Call) bool {
 		return !c.Unfiled() || c.Told || s.Ending == nil || s.Ending.Clean || c.EndedAt.After(s.Ending.At)
@@ -153,7 +173,8 @@ func (g given) unfiled(s *checkpoint.State) given {
 func (g given) compacted() given {
 	g.messages, g.last, g.done, g.whole = slices.Clone(g.users), nil, nil, false
 	g.nothing = len(g.users) == 0 && len(g.notes) == 0 && len(g.doubts) == 0
-	g.only = "The context was compacted. What follows is from before that: the user's own words, decisions, and calls without a result."
+	g.only = "The context was compacted. What follows is from before that: " +
+		"the user's own words, decisions, and calls without a result."
 	return g
 }
 
@@ -164,9 +185,14 @@ func doubts(in Input) []Doubt {
 		if !ok {
 			p = ProcessUnknown
 		}
-		list = append(list, Doubt{ID: c.ID, Name: c.Name, Digest: c.Digest, Started: c.At, Mutates: c.Mutates, Process: p,
-			unseen: c.NotSeenToStart(in.State), background: c.Background})
+
+		list = append(
+			list,
+			Doubt{ID: c.ID, Name: c.Name, Digest: c.Digest, Started: c.At, Mutates: c.Mutates, Process: p,
+				unseen: c.NotSeenToStart(in.State), background: c.Background},
+		)
 	}
+
 	return list
 }
 
@@ -177,8 +203,9 @@ type mark struct {
 	here bool // the checkpoint that the answer names lies there
 }
 
-// markOf is the border between old and new. The default is the checkpoint that could be read: what a damaged newer one held
-// is new again. A state that never heard of that checkpoint (it was made anew from the transcript) counts otherwise.
+// markOf is the border between old and new. The default is the checkpoint that could be read: what a damaged newer one
+// held is new again. A state that never heard of that checkpoint (it was made anew from the transcript) counts
+// otherwise.
 func markOf(in Input, opt Options) mark {
 	s, c := in.State, in.Checkpoint
 	known := c != nil && c.State != nil && (c.Number <= s.LastNumber || c.State.Seq > 0 && c.State.Seq <= s.Seq)
@@ -190,11 +217,13 @@ func markOf(in Input, opt Options) mark {
 	case c == nil && in.Damaged > 0:
 		return mark{}
 	}
+
 	return mark{num: s.MarkSeq, at: s.MarkAt}
 }
 
-// isNew says whether a call is news since the mark. Calls have no number of their own: of those that follow the mark's last
-// message, the ones are old that had ended by then. When a call ended is belay's own time, never the agent's stamp.
+// isNew says whether a call is news since the mark. Calls have no number of their own: of those that follow the mark's
+// last message, the ones are old that had ended by then. When a call ended is belay's own time, never the agent's
+// stamp.
 func (m mark) isNew(c checkpoint.Call) bool {
 	if c.Num != m.num || m.num == 0 {
 		return c.Num > m.num || m.num == 0
@@ -202,13 +231,14 @@ func (m mark) isNew(c checkpoint.Call) bool {
 	return c.EndedAt.IsZero() || c.EndedAt.After(m.at)
 }
 
-// withCalls keeps what came after the mark, and puts one line for each tool call behind the message that it followed, as the
-// original's delta did.
+// withCalls keeps what came after the mark, and puts one line for each tool call behind the message that it followed,
+// as the original's delta did.
 func withCalls(s *checkpoint.State, list []Said, m mark, opt Options) []Said {
 	said := map[uint64]Said{}
 	for _, o := range list {
 		said[o.num] = o
 	}
+
 	lines := map[uint64][]Said{} // by the message that they follow; 0: they come first
 	if slices.Contains(opt.Roles, checkpoint.RoleAssistant) || slices.Contains(opt.Roles, checkpoint.RoleTool) {
 		for i, c := range s.Calls {
@@ -218,6 +248,7 @@ func withCalls(s *checkpoint.State, list []Said, m mark, opt Options) []Said {
 			}
 		}
 	}
+
 	out := append([]Said{}, lines[0]...)
 	for _, msg := range s.Messages {
 		if o, ok := said[msg.Num]; ok && msg.Num > m.num {
@@ -225,6 +256,7 @@ func withCalls(s *checkpoint.State, list []Said, m mark, opt Options) []Said {
 		}
 		out = append(out, lines[msg.Num]...)
 	}
+
 	return out
 }
 
@@ -255,10 +287,12 @@ func compareTree(in Input) *WorkTreeNow {
 	if in.WorkTree == nil || in.WorkTree.Error != "" {
 		return nil
 	}
+
 	t := &WorkTreeNow{Now: in.WorkTree}
 	if in.Checkpoint == nil || in.Checkpoint.WorkTree == nil || in.Checkpoint.WorkTree.Error != "" {
 		return t
 	}
+
 	was, is := in.Checkpoint.WorkTree, in.WorkTree
 	switch {
 	case was.Branch != is.Branch:
@@ -268,9 +302,13 @@ func compareTree(in Input) *WorkTreeNow {
 	case !slices.Equal(was.Changed, is.Changed) || was.More != is.More:
 		t.Detail = fmt.Sprintf("%d changed names now, %d then", len(is.Changed)+is.More, len(was.Changed)+was.More)
 		if len(is.Changed)+is.More == len(was.Changed)+was.More {
-			t.Detail = fmt.Sprintf("%d changed names as then, but others, or changed otherwise", len(is.Changed)+is.More)
+			t.Detail = fmt.Sprintf(
+				"%d changed names as then, but others, or changed otherwise",
+				len(is.Changed)+is.More,
+			)
 		}
 	}
+
 	t.Differs = t.Detail != ""
 	return t
 }

@@ -10,9 +10,12 @@ import (
 var lookalikes = func() map[rune]byte {
 	letters := map[rune]byte{}
 	for latin, others := range map[byte]string{
-		'A': "АΑ", 'B': "ВΒ", 'C': "С", 'E': "ЕΕ", 'H': "НΗ", 'I': "ІΙ", 'J': "Ј", 'K': "КΚ", 'M': "МΜ", 'N': "Ν", 'O': "ОΟ", 'P': "РΡ",
-		'S': "Ѕ", 'T': "ТΤ", 'X': "ХΧ", 'Y': "УΥ", 'a': "аαɑᴀ", 'b': "вьʙ", 'c': "сᴄ", 'd': "ԁᴅ", 'e': "еεᴇ", 'f': "ꜰ", 'g': "ɡɢ",
-		'h': "һʜ", 'i': "іιıɪ", 'j': "јᴊ", 'k': "кκᴋ", 'l': "ӏʟ", 'm': "мᴍ", 'n': "нɴ", 'o': "оοᴏ", 'p': "рρᴘ", 'r': "гʀ", 's': "ѕꜱ",
+		'A': "АΑ", 'B': "ВΒ", 'C': "С", 'E': "ЕΕ", 'H': "НΗ", 'I': "ІΙ", 'J': "Ј",
+		'K': "КΚ", 'M': "МΜ", 'N': "Ν", 'O': "ОΟ", 'P': "РΡ",
+		'S': "Ѕ", 'T': "ТΤ", 'X': "ХΧ", 'Y': "УΥ", 'a': "аαɑᴀ", 'b': "вьʙ", 'c': "сᴄ",
+		'd': "ԁᴅ", 'e': "еεᴇ", 'f': "ꜰ", 'g': "ɡɢ",
+		'h': "һʜ", 'i': "іιıɪ", 'j': "јᴊ", 'k': "кκᴋ", 'l': "ӏʟ", 'm': "мᴍ", 'n': "нɴ", 'o': "оοᴏ", 'p': "рρᴘ",
+		'r': "гʀ", 's': "ѕꜱ",
 		't': "тτᴛ", 'u': "υᴜ", 'v': "νᴠ", 'w': "ᴡ", 'x': "хχ", 'y': "уʏ", 'z': "ᴢ",
 	} {
 		for _, r := range others {
@@ -22,12 +25,13 @@ var lookalikes = func() map[rune]byte {
 	return letters
 }()
 
-// latin is a text with its look-alikes written as the letters that they are read as, accents and strokes left out, and where
-// each byte of it, and its end, stands in the text. A text of ASCII is itself, and at is nil.
+// latin is a text with its look-alikes written as the letters that they are read as, accents and strokes left out, and
+// where each byte of it, and its end, stands in the text. A text of ASCII is itself, and at is nil.
 func latin(s string) (out string, at []int) {
 	if strings.IndexFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) < 0 {
 		return s, nil
 	}
+
 	b := make([]byte, 0, len(s))
 	at = make([]int, 0, len(s)+1)
 	for i, r := range s {
@@ -50,5 +54,6 @@ func latin(s string) (out string, at []int) {
 			at = append(at, i)
 		}
 	}
+
 	return string(b), append(at, len(s))
 }

@@ -1,5 +1,5 @@
-// Package recovery turns what belay knows of a session into what its next session needs: cursor, then delta, then brief. It is a pure
-// read: it marks nothing, and the same input gives the same text (but for the frame's random word).
+// Package recovery turns what belay knows of a session into what its next session needs: cursor, then delta, then
+// brief. It is a pure read: it marks nothing, and the same input gives the same text (but for the frame's random word).
 //
 // CatchUp brings a state up to date with its transcript; Plan decides what is given, and how it reads.
 package recovery
@@ -20,7 +20,7 @@ var ErrTooSmall = errors.New("the cap is too small")
 // MinBytes is the smallest cap.
 const MinBytes = 200
 
-// Defaults of design section 7.
+// Defaults of the caps: of a brief and of a delta in bytes, and of a delta in messages.
 const (
 	BriefBytes    = 9000
 	DeltaBytes    = 2048
@@ -82,9 +82,15 @@ const (
 	ProcessUnknown Process = "unknown"
 )
 
-// CatchUp folds in what the transcript holds after the state's cursor. A missing transcript is told by gone, not by an error;
-// after an error the state holds what was read until then.
-func CatchUp(ctx context.Context, s *checkpoint.State, t checkpoint.Transcript, opt checkpoint.ReadOptions, now time.Time) (gone bool, err error) {
+// CatchUp folds in what the transcript holds after the state's cursor. A missing transcript is told by gone, not by an
+// error; after an error the state holds what was read until then.
+func CatchUp(
+	ctx context.Context,
+	s *checkpoint.State,
+	t checkpoint.Transcript,
+	opt checkpoint.ReadOptions,
+	now time.Time,
+) (gone bool, err error) {
 	for {
 		b, err := t.Read(ctx, s.Cursor, opt)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -93,6 +99,7 @@ func CatchUp(ctx context.Context, s *checkpoint.State, t checkpoint.Transcript, 
 		if err != nil {
 			return false, fmt.Errorf("read the transcript of %s: %w", s.Key, err)
 		}
+
 		stuck := b.Cursor == s.Cursor && len(b.Entries) == 0
 		s.Apply(Event(s.Key, b, now))
 		if !b.More || stuck {
@@ -103,8 +110,16 @@ func CatchUp(ctx context.Context, s *checkpoint.State, t checkpoint.Transcript, 
 
 // Event makes the event of what a reader found.
 func Event(key checkpoint.Key, b checkpoint.Batch, now time.Time) checkpoint.Event {
-	return checkpoint.Event{At: now, Key: key, Kind: checkpoint.EventEntries, Entries: b.Entries, Cursor: b.Cursor, Losses: &b.Losses,
-		First: b.First, Skipped: b.Skipped}
+	return checkpoint.Event{
+		At:      now,
+		Key:     key,
+		Kind:    checkpoint.EventEntries,
+		Entries: b.Entries,
+		Cursor:  b.Cursor,
+		Losses:  &b.Losses,
+		First:   b.First,
+		Skipped: b.Skipped,
+	}
 }
 
 // Result is what a recovery says; its JSON form is that of `belay recover --json`.
@@ -191,30 +206,66 @@ func Plan(in Input, opt Options, now time.Time) (Result, error) {
 	if opt.MaxBytes < MinBytes {
 		return Result{}, fmt.Errorf("%w: %d bytes, at least %d are needed", ErrTooSmall, opt.MaxBytes, MinBytes)
 	}
+
 	s := in.State
 	m := markOf(in, opt)
 	g := chosen(in, opt, m, now)
-	r := Result{Agent: s.Key.Agent, Session: s.Key.Session, Start: opt.Start, HowItEnded: howItEnded(s, g.ending), Task: s.Task, Marker: opt.Marker,
-		User: orEmpty(g.users), Decisions: orEmpty(s.Decisions), InDoubt: doubts(in), Messages: orEmpty(g.messages)}
+	r := Result{
+		Agent:      s.Key.Agent,
+		Session:    s.Key.Session,
+		Start:      opt.Start,
+		HowItEnded: howItEnded(s, g.ending),
+		Task:       s.Task,
+		Marker:     opt.Marker,
+		User:       orEmpty(g.users),
+		Decisions:  orEmpty(s.Decisions),
+		InDoubt:    doubts(in),
+		Messages:   orEmpty(g.messages),
+	}
+
 	if in.Adopted {
 		r.FromSession = s.Key.Session
 	}
+
 	if c := in.Checkpoint; c != nil {
 		r.Checkpoint = &CheckpointInfo{Number: c.Number, Level: string(c.Level), At: c.At, Damaged: in.Damaged}
 	} else if in.Damaged > 0 {
 		r.Checkpoint = &CheckpointInfo{Damaged: in.Damaged}
 	}
-	r.Lost = Lost{BadLines: s.Losses.BadLines + s.Losses.Oversized, TornBytes: s.Losses.Torn, Holes: s.Losses.Holes, HoleBytes: s.Losses.HoleBytes, Events: s.Dropped, Gone: in.Gone, Skipped: s.Skipped}
+
+	r.Lost = Lost{
+		BadLines:  s.Losses.BadLines + s.Losses.Oversized,
+		TornBytes: s.Losses.Torn,
+		Holes:     s.Losses.Holes,
+		HoleBytes: s.Losses.HoleBytes,
+		Events:    s.Dropped,
+		Gone:      in.Gone,
+		Skipped:   s.Skipped,
+	}
+
 	r.WorkTree = compareTree(in)
 	if g.nothing {
 		return r, nil
 	}
-	w := writer{in: in, opt: opt, now: now, mark: m, r: &r, g: g, cleaned: map[uint64]string{}, shown: map[uint64]bool{}, cut: map[uint64]bool{}}
+
+	w := writer{
+		in:      in,
+		opt:     opt,
+		now:     now,
+		mark:    m,
+		r:       &r,
+		g:       g,
+		cleaned: map[uint64]string{},
+		shown:   map[uint64]bool{},
+		cut:     map[uint64]bool{},
+	}
+
 	if opt.Format == Delta {
 		r.Text = w.delta()
 	} else {
 		r.Text = w.brief()
 	}
+
 	w.account()
 	r.Bytes = len(r.Text)
 	return r, nil
@@ -241,27 +292,32 @@ func (o Options) withDefaults() Options {
 	if o.Format == "" {
 		o.Format = Brief
 	}
+
 	if o.MaxBytes == 0 {
 		o.MaxBytes = BriefBytes
 		if o.Format == Delta {
 			o.MaxBytes = DeltaBytes
 		}
 	}
+
 	if o.MaxMessages == 0 && o.Format == Delta {
 		o.MaxMessages = DeltaMessages
 	}
+
 	if len(o.Roles) == 0 {
 		o.Roles = []checkpoint.Role{checkpoint.RoleAssistant}
 		if o.Format == Brief {
 			o.Roles = []checkpoint.Role{checkpoint.RoleUser, checkpoint.RoleAssistant}
 		}
 	}
+
 	if o.Program == "" {
 		o.Program = "belay"
 	}
 	if o.Marker == "" {
 		o.Marker = "unmarked"
 	}
+
 	return o
 }
 

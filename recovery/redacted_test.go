@@ -22,27 +22,39 @@ func recovered(t *testing.T, name string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	session := "11111111-1111-4111-8111-111111111111"
 	path := filepath.Join(t.TempDir(), session+".jsonl")
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	key := checkpoint.NewKey("claude-code", "", session, "")
 	s := checkpoint.NewState(key)
 	tr := claude.New().Open(agent.Source{Path: path, Session: session})
 	defer tr.Close()
-	if gone, err := recovery.CatchUp(context.Background(), s, tr, checkpoint.ReadOptions{Final: true}, time.Now()); gone || err != nil {
+	if gone, err := recovery.CatchUp(
+		context.Background(),
+		s,
+		tr,
+		checkpoint.ReadOptions{Final: true},
+		time.Now(),
+	); gone ||
+		err != nil {
 		t.Fatalf("catch up: gone %v, %v", gone, err)
 	}
+
 	r, err := recovery.Plan(recovery.Input{State: s}, recovery.Options{Start: recovery.StartManual, MaxBytes: 64 << 10,
 		Roles: []checkpoint.Role{checkpoint.RoleUser, checkpoint.RoleAssistant, checkpoint.RoleTool}}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	out, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return string(out)
 }
 
@@ -57,6 +69,7 @@ func TestX01X02NoSecretIsPrinted(t *testing.T) {
 				t.Errorf("%s: %q is in:\n%s", name, s, got)
 			}
 		}
+
 		if !strings.Contains(got, `"role":`) {
 			t.Errorf("%s: nothing was recovered: %s", name, got)
 		}

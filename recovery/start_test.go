@@ -11,10 +11,14 @@ import (
 	"belay/checkpoint"
 )
 
-// crashed is a session that died in a turn: one answer in the file, one prompt and one open call that only hooks told of.
+// crashed is a session that died in a turn: one answer in the file, one prompt and one open call that only hooks told
+// of.
 func crashed() *story {
 	return newStory().
-		file(checkpoint.Entry{ID: "u1", Kind: checkpoint.EntryUser, Text: "first: build the parser"}, checkpoint.Entry{ID: "a1", Kind: checkpoint.EntryAssistant, Text: "the parser is built"}).
+		file(
+			checkpoint.Entry{ID: "u1", Kind: checkpoint.EntryUser, Text: "first: build the parser"},
+			checkpoint.Entry{ID: "a1", Kind: checkpoint.EntryAssistant, Text: "the parser is built"},
+		).
 		decision("no new dependency").
 		user("second: now release it, whatever it takes").
 		call("c1", "Bash", `{"command":"make release"}`).
@@ -27,6 +31,7 @@ func TestH13EverySourceHasItsAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	filed := []string{"the parser is built", "first: build the parser"}
 	unfiled := []string{"no new dependency", "make release", "second: now release it"}
 	want := map[string]struct{ has, lacks []string }{
@@ -38,23 +43,28 @@ func TestH13EverySourceHasItsAnswer(t *testing.T) {
 		"compact":            {append(unfiled, filed[1]), filed[:1]},
 		"clear":              {nil, []string{"release", "parser", "belay"}},
 	}
+
 	for line := range strings.Lines(string(data)) {
 		var hook struct{ Source string }
 		if err := json.Unmarshal([]byte(line), &hook); err != nil {
 			t.Fatal(err)
 		}
+
 		w, ok := want[hook.Source]
 		if !ok {
 			t.Fatalf("source %q has no stated answer", hook.Source)
 		}
+
 		r := crashed().plan(t, Options{Start: hook.Source})
 		has(t, r.Text, w.has...)
 		lacks(t, r.Text, w.lacks...)
 		if r.Start != hook.Source {
 			t.Errorf("start: got %q, want %q", r.Start, hook.Source)
 		}
+
 		delete(want, hook.Source)
 	}
+
 	if len(want) > 0 {
 		t.Errorf("sources that the case file does not hold: %v", want)
 	}
@@ -62,12 +72,20 @@ func TestH13EverySourceHasItsAnswer(t *testing.T) {
 
 func TestNothingIsGiven(t *testing.T) {
 	ended := func() *story {
-		return newStory().user("build it").answer("built").event(checkpoint.Event{Kind: checkpoint.EventEnd, Reason: "logout"})
+		return newStory().user(
+			"build it",
+		).answer(
+			"built",
+		).event(
+			checkpoint.Event{Kind: checkpoint.EventEnd, Reason: "logout"},
+		)
 	}
+
 	filed := func() *story {
 		return newStory().file(checkpoint.Entry{ID: "u1", Kind: checkpoint.EntryUser, Text: "all of it is filed"},
 			checkpoint.Entry{ID: "a1", Kind: checkpoint.EntryAssistant, Text: "yes"})
 	}
+
 	told := crashed().event(checkpoint.Event{Kind: checkpoint.EventGiven, Marker: "m"})
 	for _, c := range []struct {
 		name  string
@@ -105,6 +123,7 @@ func TestDoubtIsToldOncePerDeath(t *testing.T) {
 	for _, start := range []string{StartUp, StartResume, StartFork, StartCompact} {
 		lacks(t, b.plan(t, Options{Start: start}).Text, "make release")
 	}
+
 	has(t, b.plan(t, Options{Start: StartManual}).Text, "make release")
 	b.start("resume").user("go on").call("c2", "Bash", `{"command":"make publish"}`).dies()
 	text := b.plan(t, Options{Start: StartResume}).Text
@@ -113,10 +132,20 @@ func TestDoubtIsToldOncePerDeath(t *testing.T) {
 }
 
 // TestOwedBriefLeavesOutThePromptThatCarriesIt: what the user says at this moment is no record of the past.
-// TestBackgroundCallIsToldOnce: a call that goes on while its session comes and goes is told again where the conversation lost
-// it, and when the agent died.
+// TestBackgroundCallIsToldOnce: a call that goes on while its session comes and goes is told again where the
+// conversation lost it, and when the agent died.
 func TestBackgroundCallIsToldOnce(t *testing.T) {
-	b := newStory().user("go").call("c1", "Bash", `{"command":"serve"}`).event(checkpoint.Event{Kind: checkpoint.EventToolEnd, Call: "c1", Background: true}).answer("it runs")
+	b := newStory().user(
+		"go",
+	).call(
+		"c1",
+		"Bash",
+		`{"command":"serve"}`,
+	).event(
+		checkpoint.Event{Kind: checkpoint.EventToolEnd, Call: "c1", Background: true},
+	).answer(
+		"it runs",
+	)
 	for _, c := range []struct {
 		start string
 		want  bool
@@ -128,14 +157,22 @@ func TestBackgroundCallIsToldOnce(t *testing.T) {
 		if text := b.plan(t, Options{Start: c.start}).Text; strings.Contains(text, "Bash `serve`") != c.want {
 			t.Errorf("%s: told %v, want %v:\n%s", c.start, !c.want, c.want, text)
 		}
+
 		b.event(checkpoint.Event{Kind: checkpoint.EventGiven, Marker: "m"})
 	}
 }
 
 func TestOwedBriefLeavesOutThePromptThatCarriesIt(t *testing.T) {
 	owed := func(source string) *story {
-		return crashed().start(source).event(checkpoint.Event{Kind: checkpoint.EventOwed}).user("third: what happened to my release?")
+		return crashed().start(
+			source,
+		).event(
+			checkpoint.Event{Kind: checkpoint.EventOwed},
+		).user(
+			"third: what happened to my release?",
+		)
 	}
+
 	for _, start := range []string{StartUp, StartResume} {
 		r := owed(start).plan(t, Options{Start: start})
 		has(t, r.Text, "make release", "stopped without a good-bye")
@@ -144,15 +181,23 @@ func TestOwedBriefLeavesOutThePromptThatCarriesIt(t *testing.T) {
 			t.Errorf("%s: user: got %+v, want the words of before", start, r.User)
 		}
 	}
+
 	filed := newStory().file(checkpoint.Entry{ID: "u1", Kind: checkpoint.EntryUser, Text: "all of it is filed"}).dies().
 		event(checkpoint.Event{Kind: checkpoint.EventOwed}).user("now this")
 	if r := filed.plan(t, Options{Start: StartResume}); r.Text != "" {
 		t.Errorf("nothing but the prompt itself is unfiled, got:\n%s", r.Text)
 	}
+
 	// A prompt that has its answer, or that the transcript holds, is not being said at this moment.
 	has(t, owed(StartUp).answer("it was never released").plan(t, Options{}).Text, "third:", "it was never released")
-	inFile := owed(StartUp).file(checkpoint.Entry{ID: "u3", Kind: checkpoint.EntryUser, Text: "third: what happened to my release?"})
+	inFile := owed(
+		StartUp,
+	).file(
+		checkpoint.Entry{ID: "u3", Kind: checkpoint.EntryUser, Text: "third: what happened to my release?"},
+	)
+
 	has(t, inFile.plan(t, Options{}).Text, "third:")
+
 	// Once it is owed no more, it is the record's.
 	done := owed(StartUp).event(checkpoint.Event{Kind: checkpoint.EventGiven, Marker: "m"})
 	has(t, done.dies().plan(t, Options{}).Text, "third:")
@@ -163,12 +208,14 @@ func TestCompactGivesTheUsersWordsWhole(t *testing.T) {
 	for i := range 15 {
 		b.user(strings.Repeat("word ", 60) + string(rune('a'+i)) + "-end").answer("an answer " + string(rune('a'+i)))
 	}
+
 	b.decision("no new dependency").call("c1", "Bash", `{"command":"make release"}`)
 	r := b.plan(t, Options{Start: StartCompact})
 	sound(t, r, 9000)
 	for i := range 15 {
 		once(t, r.Text, string(rune('a'+i))+"-end")
 	}
+
 	has(t, r.Text, "no new dependency", "make release", "compacted")
 	lacks(t, r.Text, "an answer", "good-bye", "last sign", "## Already done", "## Last answer")
 }
@@ -238,6 +285,7 @@ func TestPlanIsAPureRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	first := b.plan(t, Options{}).Text
 	b.plan(t, Options{Format: Delta})
 	after, err := json.Marshal(b.s)
@@ -252,21 +300,32 @@ func TestPlanIsAPureRead(t *testing.T) {
 	}
 }
 
-// A tool ended just before the kill and its result never reached the agent's file: the resumed model is told by its own agent
-// that the outcome is unknown. belay knows better, and says so once.
+// A tool ended just before the kill and its result never reached the agent's file: the resumed model is told by its own
+// agent that the outcome is unknown. belay knows better, and says so once.
 func TestResumeTellsOfResultsThatTheFileDoesNotHold(t *testing.T) {
 	b := newStory().start(StartUp).user("deploy it to staging, please").call("c1", "Bash", `{"command":"make deploy"}`).
-		file(checkpoint.Entry{ID: "u", Kind: checkpoint.EntryUser, Text: "deploy it to staging, please"},
-			checkpoint.Entry{ID: "a", Kind: checkpoint.EntryCall, Call: "c1", Name: "Bash", Input: `{"command":"make deploy"}`}).
+		file(
+			checkpoint.Entry{ID: "u", Kind: checkpoint.EntryUser, Text: "deploy it to staging, please"},
+			checkpoint.Entry{
+				ID:    "a",
+				Kind:  checkpoint.EntryCall,
+				Call:  "c1",
+				Name:  "Bash",
+				Input: `{"command":"make deploy"}`,
+			},
+		).
 		done("c1").dies()
+
 	r := b.plan(t, Options{Start: StartResume})
 	if !strings.Contains(r.Text, "## Already done") || !strings.Contains(r.Text, "make deploy") {
 		t.Errorf("the finished call is not told:\n%s", r.Text)
 	}
+
 	b.file(checkpoint.Entry{ID: "r", Kind: checkpoint.EntryResult, Call: "c1", MadeUp: true})
 	if r := b.plan(t, Options{Start: StartResume}); !strings.Contains(r.Text, "make deploy") {
 		t.Errorf("the agent's made-up result silenced the true one:\n%s", r.Text)
 	}
+
 	b.event(checkpoint.Event{Kind: checkpoint.EventGiven, Marker: "m"})
 	if r := b.plan(t, Options{Start: StartResume}); r.Text != "" {
 		t.Errorf("told twice:\n%s", r.Text)

@@ -106,6 +106,7 @@ func TestV01PollingAlone(t *testing.T) {
 			}
 			quietly(t, w)
 		}
+
 		s := w.Status()
 		if s.Notify || len(s.Polled) != 1 || s.Polled[0] != filepath.Dir(path) || s.Why == "" {
 			t.Errorf("status %+v, want %s as polled, and why", s, filepath.Dir(path))
@@ -127,28 +128,33 @@ func TestPollIntervalGrowsAndShrinks(t *testing.T) {
 		if got := w.Status().Wakeups - before; got != 0 {
 			t.Errorf("%d wake-ups with nothing active, want 0", got)
 		}
+
 		appendTo(t, path, "while nobody looked")
 		w.Active(path, true)
 		want(t, w, path)
 
 		before = w.Status().Wakeups
 		time.Sleep(time.Hour)
+
 		// 1, 2, 4, 8, 16 s, then every 30 s.
 		if got := w.Status().Wakeups - before; got < 110 || got > 130 {
 			t.Errorf("%d wake-ups in an hour of silence, want about 124", got)
 		}
+
 		appendTo(t, path, "x")
 		begin := time.Now()
 		want(t, w, path)
 		if took := time.Since(begin); took > 31*time.Second {
 			t.Errorf("noticed after %v, want at most 30 s", took)
 		}
+
 		appendTo(t, path, "x")
 		begin = time.Now()
 		want(t, w, path)
 		if took := time.Since(begin); took > 1100*time.Millisecond {
 			t.Errorf("the next one noticed after %v, want the short interval again", took)
 		}
+
 		w.Active(path, false)
 		synctest.Wait()
 		before = w.Status().Wakeups
@@ -170,6 +176,7 @@ func TestManyPathsShareWakeups(t *testing.T) {
 			add(t, w, paths[i])
 			w.Active(paths[i], true)
 		}
+
 		synctest.Wait()
 		before := w.Status().Wakeups
 		time.Sleep(time.Minute)
@@ -205,6 +212,7 @@ func TestV02Limits(t *testing.T) {
 					}
 					return refused, nil
 				}})
+
 				a, b := filepath.Join(dir, "a"), filepath.Join(dir, "sub", "b")
 				must(t, os.Mkdir(filepath.Dir(b), 0o700))
 				add(t, w, a, b)
@@ -236,6 +244,7 @@ func TestLimitGoesAway(t *testing.T) {
 			}
 			return f, nil
 		}})
+
 		path := filepath.Join(dir, "f")
 		add(t, w, path)
 		w.Active(path, true)
@@ -299,10 +308,12 @@ func TestBrokenNotifier(t *testing.T) {
 				if s := w.Status(); s.Notify || s.Why == "" || !fakes[0].closed {
 					t.Errorf("status %+v, closed %v; want polling, a reason, closed", s, fakes[0].closed)
 				}
+
 				for range 2 { // the mark of the error, then the change
 					appendTo(t, path, "x")
 					want(t, w, path)
 				}
+
 				time.Sleep(3 * time.Minute)
 				if s := w.Status(); !s.Notify || s.Folders != 1 {
 					t.Errorf("status %+v, want the second notifier in use", s)
@@ -323,24 +334,28 @@ func TestFoldersAreSharedAndReleased(t *testing.T) {
 		if got := f.calls(); got != "+top" {
 			t.Errorf("calls %q, want one watch for three paths", got)
 		}
+
 		must(t, os.Mkdir(filepath.Dir(c), 0o700))
 		f.events <- fsnotify.Event{Name: filepath.Dir(c), Op: fsnotify.Create}
 		synctest.Wait()
 		if got := f.calls(); got != "+s" {
 			t.Errorf("calls %q, want the new folder watched and the old one kept", got)
 		}
+
 		w.Remove(a)
 		w.Remove(c)
 		synctest.Wait()
 		if got := f.calls(); got != "-s" {
 			t.Errorf("calls %q, want only what nobody needs released", got)
 		}
+
 		w.Remove(b)
 		w.Remove(b)
 		synctest.Wait()
 		if got := f.calls(); got != "-top" {
 			t.Errorf("calls %q, want the last one released", got)
 		}
+
 		f.events <- fsnotify.Event{Name: a, Op: fsnotify.Write}
 		time.Sleep(time.Second)
 		quietly(t, w)
@@ -369,6 +384,7 @@ func TestParentReplacedSilently(t *testing.T) {
 				if pending {
 					f.events <- fsnotify.Event{Name: path, Op: fsnotify.Write}
 				}
+
 				must(t, os.Rename(top, top+"-old"))
 				must(t, os.MkdirAll(filepath.Dir(path), 0o700))
 				write(t, path, "1")
@@ -415,13 +431,16 @@ func TestStreamOfWrites(t *testing.T) {
 			default:
 			}
 		}
+
 		if got < 3 || got > 5 {
 			t.Errorf("%d marks in a second of writing, want about 4", got)
 		}
+
 		for range 100 {
 			f.events <- fsnotify.Event{Name: path, Op: fsnotify.Write}
 			time.Sleep(10 * time.Millisecond)
 		}
+
 		want(t, w, path)
 		time.Sleep(time.Second)
 		quietly(t, w)
@@ -435,6 +454,7 @@ func TestResolve(t *testing.T) {
 	for link, target := range map[string]string{"loop": "loop", "gone": "nowhere/x", "up": "a/b/../f", "abs": filepath.Join(dir, "a")} {
 		must(t, os.Symlink(target, filepath.Join(dir, link)))
 	}
+
 	for _, c := range []struct{ path, want string }{
 		{"a/f", "a:f"},
 		{"a/b", "a:b"},
@@ -450,10 +470,12 @@ func TestResolve(t *testing.T) {
 			must(t, err)
 			got = append(got, rel+":"+d.name)
 		}
+
 		if s := strings.Join(got, " "); s != c.want {
 			t.Errorf("resolve %s: %s, want %s", c.path, s, c.want)
 		}
 	}
+
 	if got := len(resolve(filepath.Join(dir, "loop"))); got != maxLinks+1 {
 		t.Errorf("a link to itself gives %d names, want %d and an end", got, maxLinks+1)
 	}

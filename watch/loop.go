@@ -69,9 +69,11 @@ func newLoop(w *Watcher) *loop {
 		w: w, targets: make(map[string]*target), active: make(map[*target]struct{}), folders: make(map[string]*folder),
 		marks: newMarks(w.opt.Quiet, w.opt.Longest), start: time.Now(), dirty: true, told: make(map[string]bool),
 	}
+
 	if w.opt.NotifyOff {
 		l.why = "fsnotify is switched off"
 	}
+
 	l.openNotifier(l.start)
 	return l
 }
@@ -87,6 +89,7 @@ func (l *loop) obey(commands []command, now time.Time) {
 			l.settle(t)
 			t.last = look(t.path)
 			l.mark(t, now)
+
 		case t == nil || c.verb == verbAdd:
 			continue // removed before, or there already
 		case c.verb == verbRemove:
@@ -108,6 +111,7 @@ func (l *loop) forget(t *target) {
 	if l.waiting == t.path {
 		l.waiting = ""
 	}
+
 	l.release(t, t.deps, nil)
 	t.deps = nil
 }
@@ -120,8 +124,8 @@ func (l *loop) mark(t *target, now time.Time) {
 	l.pollSoon(t, now)
 }
 
-// head is the due mark that is offered to the caller. The file is looked at now, before the caller reads it: what changes
-// later differs from this look and is found by polling, events or not.
+// head is the due mark that is offered to the caller. The file is looked at now, before the caller reads it: what
+// changes later differs from this look and is found by polling, events or not.
 func (l *loop) head(now time.Time) (string, bool) {
 	if l.waiting == "" {
 		path, ok := l.marks.take(now)
@@ -145,6 +149,7 @@ func (l *loop) next(waiting bool) time.Time {
 	if due := l.marks.next(); !waiting && !due.IsZero() && (next.IsZero() || due.Before(next)) {
 		next = due
 	}
+
 	return next
 }
 
@@ -153,6 +158,7 @@ func (l *loop) pollDue(now time.Time) {
 	if len(l.active) == 0 || l.pollAt.After(now) {
 		return
 	}
+
 	l.retry(now)
 	for t := range l.active {
 		if t.next.After(now) {
@@ -162,9 +168,11 @@ func (l *loop) pollDue(now time.Time) {
 			l.pollSoon(t, now)
 			continue
 		}
+
 		t.every = min(2*t.every, l.w.opt.PollMax)
 		t.next = l.grid(now.Add(t.every))
 	}
+
 	l.pollAt = time.Time{}
 	for t := range l.active {
 		if l.pollAt.IsZero() || t.next.Before(l.pollAt) {
@@ -178,10 +186,12 @@ func (l *loop) poll(t *target, now time.Time) (changed bool) {
 	if l.waiting == t.path || l.marks.has(t.path) {
 		return true // on its way already
 	}
+
 	info := look(t.path)
 	if same(t.last, info) && (info == nil || info.Size() == t.last.Size() && info.ModTime().Equal(t.last.ModTime())) {
 		return false
 	}
+
 	l.see(t, info)
 	l.mark(t, now)
 	return true
@@ -226,11 +236,14 @@ func (l *loop) settle(t *target) {
 				l.watch(d.dir, f)
 				fresh = true
 			}
+
 			if f.names[d.name] == nil {
 				f.names[d.name] = make(map[*target]struct{})
 			}
+
 			f.names[d.name][t] = struct{}{}
 		}
+
 		l.release(t, t.deps, deps)
 		t.deps = deps
 		if !fresh {
@@ -249,6 +262,7 @@ func (l *loop) release(t *target, old, kept []dep) {
 		if delete(f.names[d.name], t); len(f.names[d.name]) == 0 {
 			delete(f.names, d.name)
 		}
+
 		if len(f.names) == 0 {
 			l.unwatch(d.dir, f)
 			delete(l.folders, d.dir)
@@ -264,12 +278,14 @@ func (l *loop) watch(dir string, f *folder) {
 	if l.notifier == nil {
 		return
 	}
+
 	if err := l.notifier.Add(dir); err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
 			l.complain(limit(err, "fs.inotify.max_user_watches"), err)
 		}
 		return
 	}
+
 	f.watched = true
 }
 
@@ -293,6 +309,7 @@ func (l *loop) onEvent(ev fsnotify.Event, ok bool, now time.Time) {
 		l.lose(errors.New("its channel is closed"), now)
 		return
 	}
+
 	l.inRow = 0
 	name := filepath.Clean(ev.Name)
 	names := ev.Has(fsnotify.Create) || ev.Has(fsnotify.Remove) || ev.Has(fsnotify.Rename)
@@ -302,11 +319,13 @@ func (l *loop) onEvent(ev fsnotify.Event, ok bool, now time.Time) {
 			l.touch(t, now)
 		}
 	}
+
 	dir, base := parent(name)
 	f := l.folders[dir]
 	if f == nil {
 		return
 	}
+
 	for t := range maps.Clone(f.names[base]) {
 		if names {
 			l.touch(t, now)
@@ -325,12 +344,14 @@ func (f *folder) all() map[*target]struct{} {
 	return all
 }
 
-// onError handles what the notifier tells of its own trouble. An unknown set of events is lost, so every path is marked.
+// onError handles what the notifier tells of its own trouble. An unknown set of events is lost, so every path is
+// marked.
 func (l *loop) onError(err error, ok bool, now time.Time) {
 	if !ok {
 		l.lose(errors.New("its channel is closed"), now)
 		return
 	}
+
 	l.dirty = true
 	if errors.Is(err, fsnotify.ErrEventOverflow) {
 		l.status.Overflow++
@@ -341,9 +362,11 @@ func (l *loop) onError(err error, ok bool, now time.Time) {
 			l.lose(err, now)
 		}
 	}
+
 	for dir, f := range l.folders {
 		l.watch(dir, f) // whether the old watch still lives is among the lost events
 	}
+
 	for _, t := range l.targets {
 		l.settle(t)
 		l.mark(t, now)
@@ -355,11 +378,13 @@ func (l *loop) openNotifier(now time.Time) {
 	if l.w.opt.NotifyOff {
 		return
 	}
+
 	n, err := l.w.opt.NewWatcher()
 	if err != nil {
 		l.complain(limit(err, "fs.inotify.max_user_instances"), err)
 		return
 	}
+
 	l.notifier, l.events, l.errors, l.inRow = n, n.Events(), n.Errors(), 0
 }
 
@@ -385,6 +410,7 @@ func (l *loop) retry(now time.Time) {
 	if l.w.opt.NotifyOff || now.Before(l.retryAt) {
 		return
 	}
+
 	l.retryAt = now.Add(retryEvery)
 	if l.notifier == nil {
 		l.openNotifier(now)
@@ -392,6 +418,7 @@ func (l *loop) retry(now time.Time) {
 	if l.notifier == nil {
 		return
 	}
+
 	l.why, l.dirty = "", true
 	for dir, f := range l.folders {
 		if !f.watched {
@@ -434,8 +461,10 @@ func (l *loop) publish() {
 				l.status.Polled = append(l.status.Polled, dir)
 			}
 		}
+
 		slices.Sort(l.status.Polled)
 	}
+
 	l.status.Paths, l.status.Active = len(l.targets), len(l.active)
 	l.w.mu.Lock()
 	defer l.w.mu.Unlock()

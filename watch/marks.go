@@ -6,7 +6,8 @@ import (
 )
 
 // marks holds at most one pending mark for each path and says when it is due: quiet after the newest change, but never
-// later than longest after the first one. Without the second rule a file that is written all the time would never be read.
+// later than longest after the first one. Without the second rule a file that is written all the time would never be
+// read.
 type marks struct {
 	quiet, longest time.Duration
 	byPath         map[string]*mark
@@ -33,13 +34,16 @@ func (m *marks) add(path string, now time.Time) {
 		heap.Push(&m.queue, p)
 		return
 	}
+
 	if !p.due.After(now) {
 		return
 	}
+
 	p.due = now.Add(m.quiet)
 	if last := p.first.Add(m.longest); last.Before(p.due) {
 		p.due = last
 	}
+
 	heap.Fix(&m.queue, p.index)
 }
 

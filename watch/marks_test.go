@@ -13,6 +13,7 @@ func TestMarksCoalesce(t *testing.T) {
 		}
 		return at
 	}
+
 	for _, c := range []struct {
 		name    string
 		changes []time.Duration
@@ -36,14 +37,17 @@ func TestMarksCoalesce(t *testing.T) {
 					m.add("p", start.Add(at))
 				}
 			}
+
 			if len(got) != len(c.want) {
 				t.Fatalf("marks at %v, want %v", got, c.want)
 			}
+
 			for i := range got {
 				if d := got[i] - c.want[i]; d < 0 || d > ms(10) {
 					t.Errorf("marks at %v, want %v", got, c.want)
 				}
 			}
+
 			if len(m.byPath) != 0 || !m.next().IsZero() {
 				t.Errorf("left over: %d marks, next %v", len(m.byPath), m.next())
 			}
@@ -57,6 +61,7 @@ func TestMarksOrderAndDrop(t *testing.T) {
 	for i, p := range []string{"a", "b", "c"} {
 		m.add(p, now.Add(time.Duration(i)*time.Millisecond))
 	}
+
 	m.drop("b")
 	m.drop("never heard of")
 	now = now.Add(time.Second)
@@ -64,6 +69,7 @@ func TestMarksOrderAndDrop(t *testing.T) {
 	for p, ok := m.take(now); ok; p, ok = m.take(now) {
 		got += p
 	}
+
 	if got != "ac" {
 		t.Errorf("took %q, want %q", got, "ac")
 	}

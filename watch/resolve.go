@@ -28,6 +28,7 @@ func resolve(path string) []dep {
 			dir = filepath.Dir(dir)
 			continue
 		}
+
 		full := filepath.Join(dir, name)
 		info, err := os.Lstat(full)
 		switch {
@@ -42,13 +43,16 @@ func resolve(path string) []dep {
 			if filepath.IsAbs(target) {
 				dir = "/"
 			}
+
 			rest = append(split(target), rest...)
+
 		case !info.IsDir():
 			return append(deps, dep{dir, name}) // a file where a folder should be
 		default:
 			dir = full
 		}
 	}
+
 	return deps
 }
 

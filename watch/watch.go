@@ -88,6 +88,7 @@ func New(opt Options) *Watcher {
 	if opt.Log == nil {
 		opt.Log = zap.NewNop()
 	}
+
 	setDefault(&opt.Poll, time.Second)
 	setDefault(&opt.PollMax, 30*time.Second)
 	setDefault(&opt.Quiet, 50*time.Millisecond)
@@ -96,6 +97,7 @@ func New(opt Options) *Watcher {
 	if opt.NewWatcher == nil {
 		opt.NewWatcher = newFsnotify
 	}
+
 	return &Watcher{opt: opt, changes: make(chan string), wake: make(chan struct{}, 1)}
 }
 
@@ -105,8 +107,8 @@ func setDefault(d *time.Duration, value time.Duration) {
 	}
 }
 
-// Add watches an absolute path until Remove; adding it again does nothing. Once the watch is in place the path is marked,
-// so that no change between the caller's last look and the watch is lost. The path is not polled before Active.
+// Add watches an absolute path until Remove; adding it again does nothing. Once the watch is in place the path is
+// marked, so that no change between the caller's last look and the watch is lost. The path is not polled before Active.
 func (w *Watcher) Add(path string) { w.send(verbAdd, path) }
 
 // Remove ends the watch of a path. A mark that is on its way may still come.
@@ -152,12 +154,14 @@ func (w *Watcher) Run(ctx context.Context) error {
 		if ready {
 			out = w.changes
 		}
+
 		l.publish()
 		if next := l.next(ready); next.IsZero() {
 			timer.Stop()
 		} else {
 			timer.Reset(time.Until(next))
 		}
+
 		select {
 		case <-ctx.Done():
 			return nil

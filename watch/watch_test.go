@@ -31,6 +31,7 @@ func start(t *testing.T, opt Options) *Watcher {
 			t.Errorf("Run: %v, want nil", err)
 		}
 	})
+
 	t.Cleanup(func() { cancel(); wg.Wait() })
 	return w
 }
@@ -61,6 +62,7 @@ func want(t *testing.T, w *Watcher, paths ...string) {
 	for _, p := range paths {
 		left[p] = true
 	}
+
 	late := time.After(patience)
 	for len(left) > 0 {
 		select {
@@ -121,6 +123,7 @@ func TestAppendIsMarked(t *testing.T) {
 		appendTo(t, a, "x")
 		want(t, w, a)
 	}
+
 	if s := w.Status(); s.Paths != 2 || s.Folders != 1 || !s.Notify || len(s.Polled) != 0 {
 		t.Errorf("status %+v, want 2 paths in 1 watched folder", s)
 	}
@@ -176,6 +179,7 @@ func TestLinkTurnsElsewhere(t *testing.T) {
 		must(t, os.Mkdir(filepath.Join(dir, v), 0o700))
 		write(t, filepath.Join(dir, v, "f"), v)
 	}
+
 	link := filepath.Join(dir, "now")
 	must(t, os.Symlink("v1", link))
 	path := filepath.Join(link, "f")
@@ -195,16 +199,19 @@ func TestV06NestedFoldersAtOnce(t *testing.T) {
 	for i := range 200 {
 		paths = append(paths, filepath.Join(dir, fmt.Sprint("y", i), "m", "d", "rollout.jsonl"))
 	}
+
 	w := startReal(t)
 	add(t, w, paths...)
 	for _, p := range paths {
 		must(t, os.MkdirAll(filepath.Dir(p), 0o700))
 		write(t, p, "{}\n")
 	}
+
 	want(t, w, paths...)
 	for _, p := range paths {
 		appendTo(t, p, "{}\n")
 	}
+
 	want(t, w, paths...)
 }
 
@@ -224,6 +231,7 @@ func TestFolderRemovedAndMadeAgain(t *testing.T) {
 		must(t, os.RemoveAll(filepath.Join(dir, "p")))
 		want(t, w, path)
 	}
+
 	must(t, os.MkdirAll(sub, 0o700))
 	write(t, path, "1")
 	want(t, w, path)
@@ -246,16 +254,17 @@ func TestSlowCaller(t *testing.T) {
 			appendTo(t, p, "x")
 		}
 	}
-	for deadline := time.Now().Add(patience); w.Status().Wakeups < before+100; { // it took events without a reader
-		if time.Now().After(deadline) {
+	for deadline := time.Now().Add(patience); w.Status().Wakeups < before+100; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) { // it takes events without a reader
 			t.Fatalf("%d turns while nobody read, want 100", w.Status().Wakeups-before)
 		}
-		time.Sleep(time.Millisecond)
 	}
+
 	want(t, w, paths...)
 	for _, p := range paths {
 		appendTo(t, p, "last")
 	}
+
 	want(t, w, paths...)
 }
 
@@ -277,11 +286,13 @@ func TestManyCallers(t *testing.T) {
 			}
 		})
 	}
+
 	wg.Wait()
 	var last []string
 	for g := range 8 {
 		last = append(last, filepath.Join(dir, fmt.Sprint(g, "-49")))
 	}
+
 	want(t, w, last...)
 	if s := w.Status(); s.Paths != 8 || s.Active != 8 {
 		t.Errorf("%d paths, %d active; want 8, 8", s.Paths, s.Active)
@@ -297,6 +308,7 @@ func TestRunEndsWithClosedChannel(t *testing.T) {
 	if err := w.Run(ctx); err != nil {
 		t.Errorf("Run: %v, want nil", err)
 	}
+
 	for range w.Changes() { // ends, because it is closed
 	}
 }
@@ -315,6 +327,7 @@ func BenchmarkPoll(b *testing.B) {
 		}
 		l.obey([]command{{verbAdd, path}, {verbActive, path}}, now)
 	}
+
 	now = now.Add(time.Minute)
 	for {
 		if _, ok := l.head(now); !ok {
@@ -322,10 +335,12 @@ func BenchmarkPoll(b *testing.B) {
 		}
 		l.sent()
 	}
+
 	for b.Loop() {
 		now = now.Add(time.Minute)
 		l.pollDue(now)
 	}
+
 	if len(l.marks.queue) != 0 {
 		b.Errorf("%d marks, want none", len(l.marks.queue))
 	}

@@ -13,6 +13,6 @@ import (
 
 func TestFaults(t *testing.T) {
 	const root = "/home/state"
-	storetest.Faults(t, func(fsys vfs.FS) (checkpoint.Store, error) { return filestore.Open(fsys, root) },
+	storetest.Faults(t, func(fsys vfs.FS) checkpoint.Store { return filestore.Open(fsys, root) },
 		func(fsys vfs.FS) []string { return checktest.Broken(state.Dir{Root: root, FS: fsys}) })
 }

@@ -21,9 +21,9 @@ var (
 	killedPolicy = checkpoint.Policy{Count: 8}
 )
 
-// TestT12KillsAtRandomTimes: a process that does nothing but to write checkpoints is killed at random times. Each time the
-// store is whole, and what it had said to be written is there. BELAY_KILLS sets how many kills (30; 500 is the long form),
-// BELAY_SEED repeats a run.
+// TestT12KillsAtRandomTimes: a process that does nothing but to write checkpoints is killed at random times. Each time
+// the store is whole, and what it had said to be written is there. BELAY_KILLS sets how many kills (30; 500 is the long
+// form), BELAY_SEED repeats a run.
 func TestT12KillsAtRandomTimes(t *testing.T) {
 	if root := vfstest.Victim(); root != "" {
 		writeUntilKilled(t, root)
@@ -47,7 +47,7 @@ func TestT12KillsAtRandomTimes(t *testing.T) {
 		for _, broken := range checktest.Kept(d, killedPolicy) {
 			t.Errorf("kill %d: %s", i, broken)
 		}
-		list, err := filestore.At(d.FS, root).List(t.Context(), killedKey)
+		list, err := filestore.Open(d.FS, root).List(t.Context(), killedKey)
 		if err != nil || len(list) == 0 && acked > 0 || len(list) > 0 && list[0].Number < acked {
 			t.Errorf("kill %d: the newest of %+v (%v) is below %d, which was acknowledged", i, list, err, acked)
 		}
@@ -64,13 +64,10 @@ func TestT12KillsAtRandomTimes(t *testing.T) {
 	}
 }
 
-// writeUntilKilled writes a chain of checkpoints as the daemon does, pruning before each, and says each number once it is
-// acknowledged.
+// writeUntilKilled writes a chain of checkpoints as the daemon does, pruning before each, and says each number once it
+// is acknowledged.
 func writeUntilKilled(t *testing.T, root string) {
-	store, err := filestore.Open(vfs.OS{}, root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := filestore.Open(vfs.OS{}, root)
 	list, err := store.List(t.Context(), killedKey)
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,8 @@ func fileName(number uint64, level checkpoint.Level) string {
 	return fmt.Sprintf("%06d-%s.md", number, strings.ToLower(string(level)))
 }
 
-// ParseName reads the name of a checkpoint's file: its number and level. Every number has one name, and no other is one.
+// ParseName reads the name of a checkpoint's file: its number and level. Every number has one name, and no other is
+// one.
 func ParseName(name string) (number uint64, level checkpoint.Level, ok bool) {
 	digits, rest, _ := strings.Cut(name, "-")
 	switch rest {
@@ -36,8 +37,11 @@ func ParseName(name string) (number uint64, level checkpoint.Level, ok bool) {
 }
 
 // elements are the folders between the root and a session's checkpoints.
-func elements(key checkpoint.Key) []string {
-	return append(append([]string{sessionsName}, strings.Split(key.Dir(), "/")...), checkpointsName)
+func elements(key checkpoint.Key) []string { return elementsIn(key.Dir()) }
+
+// elementsIn is elements for the session whose folder (checkpoint.Key.Dir) is given.
+func elementsIn(session string) []string {
+	return append(append([]string{sessionsName}, strings.Split(session, "/")...), Folder)
 }
 
 func (s *Store) path(elems []string) string {
@@ -63,6 +67,9 @@ func (s *Store) checkDirs(elems []string) error {
 // makeDirs makes the folders of a path and puts the name of each on stable storage. A folder that is there may be one
 // whose sync failed or whose maker has not synced it yet, so only a sync of our own counts.
 func (s *Store) makeDirs(elems []string) error {
+	if err := s.makeRoot(); err != nil {
+		return err
+	}
 	for i := range elems {
 		path := s.path(elems[:i+1])
 		info, err := s.fsys.Lstat(path)
@@ -87,6 +94,18 @@ func (s *Store) makeDirs(elems []string) error {
 		}
 		s.remember(path)
 	}
+	return nil
+}
+
+// makeRoot makes the root, once. It may be a link: a person put it there.
+func (s *Store) makeRoot() error {
+	if s.isKnown(s.root) {
+		return nil
+	}
+	if err := vfs.MakeDir(s.fsys, s.root); err != nil {
+		return fmt.Errorf("make the store's folder: %w", err)
+	}
+	s.remember(s.root)
 	return nil
 }
 

@@ -49,12 +49,12 @@ func (f *gaugeFile) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Ten thousand checkpoints with a budget of 5 MB: at no byte that is written, temporary files included, does the store hold
-// more; and the newest FULL is there after each.
+// Ten thousand checkpoints with a budget of 5 MB: at no byte that is written, temporary files included, does the store
+// hold more; and the newest FULL is there after each.
 func TestG04BudgetWithTemps(t *testing.T) {
 	const budget = 5_000_000
 	g := &gauge{FS: vfstest.NewMem()}
-	s := open(t, g, "/state")
+	s := Open(g, "/state")
 	p := checkpoint.Policy{Bytes: budget}
 	for n := uint64(1); n <= 10_000; n++ {
 		m := meta(n, checkpoint.Sparse)
@@ -95,7 +95,7 @@ func prune(t *testing.T, s *Store, p checkpoint.Policy) {
 
 // A reader that meets pruning finds the newest checkpoint and the FULL below it, whole, each time.
 func TestG05ReadWhilePruning(t *testing.T) {
-	s := open(t, vfstest.NewMem(), "/state")
+	s := Open(vfstest.NewMem(), "/state")
 	content := func(n uint64) []byte { return []byte(strings.Repeat(string(rune('a'+n%26)), 500)) }
 	if err := s.Put(t.Context(), testKey, meta(1, checkpoint.Full), content(1)); err != nil {
 		t.Fatal(err)

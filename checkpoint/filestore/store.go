@@ -2,9 +2,9 @@
 //
 //	<root>/sessions/<agent>/<id>/checkpoints/000042-full.md
 //
-// It promises what checkpoint.Store promises: Put replaces atomically and syncs the file, its name and the name of every
-// folder above it, up to the root. It never follows a link below the root and does not touch what another user owns
-// there. Files whose names are not of the form above are not seen and not touched, but for what a crash left of a
+// It promises what checkpoint.Store promises: Put replaces atomically and syncs the file, its name and the name of
+// every folder above it, up to the root. It never follows a link below the root and does not touch what another user
+// owns there. Files whose names are not of the form above are not seen and not touched, but for what a crash left of a
 // write of its own.
 //
 // It does not read or check contents, and it deletes nothing by itself (checkpoint.Prune says what to delete). Two
@@ -14,6 +14,7 @@ package filestore
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -30,15 +31,13 @@ import (
 // nor written.
 var ErrUnsafe = vfs.ErrUnsafe
 
-// MaxSize is the size of the largest checkpoint, in bytes. Put refuses larger ones (fs.ErrInvalid), and Get takes a
-// larger file for damaged.
-const MaxSize = 64 << 20
-
 const (
-	sessionsName    = "sessions"
-	checkpointsName = "checkpoints"
-	probeName       = ".belay-probe"
+	sessionsName = "sessions"
+	probeName    = ".belay-probe"
 )
+
+// Folder is the name of the folder, in a session's own, that holds its checkpoints.
+const Folder = "checkpoints"
 
 // Store is a checkpoint.Store on files.
 type Store struct {
@@ -57,17 +56,8 @@ var _ checkpoint.Store = (*Store)(nil)
 // maxKnown bounds Store.known. Forgetting costs a few syncs, nothing else.
 const maxKnown = 10_000
 
-// Open makes the root if it is not there and gives the store in it.
-func Open(fsys vfs.FS, root string) (*Store, error) {
-	root = filepath.Clean(root)
-	if err := vfs.MakeDir(fsys, root); err != nil { // the root itself may be a link: a person put it there
-		return nil, fmt.Errorf("open checkpoint store %s: %w", root, err)
-	}
-	return At(fsys, root), nil
-}
-
-// At gives the store in root for reading: nothing is made or synced for it.
-func At(fsys vfs.FS, root string) *Store {
+// Open gives the store below a state folder. The folder is made by the first Put or Probe, if nobody else makes it.
+func Open(fsys vfs.FS, root string) *Store {
 	s := &Store{fsys: fsys, root: filepath.Clean(root), probe: make(chan struct{}, 1)}
 	s.probe <- struct{}{}
 	s.known.dirs = make(map[string]struct{})
@@ -91,8 +81,8 @@ func (s *Store) put(ctx context.Context, key checkpoint.Key, m checkpoint.Meta, 
 		return fmt.Errorf("numbers begin at 1: %w", fs.ErrInvalid)
 	case m.Level != checkpoint.Full && m.Level != checkpoint.Sparse:
 		return fmt.Errorf("level %q: %w", m.Level, fs.ErrInvalid)
-	case len(data) > MaxSize:
-		return fmt.Errorf("%d bytes, at most %d: %w", len(data), MaxSize, fs.ErrInvalid)
+	case len(data) > checkpoint.MaxSize:
+		return fmt.Errorf("%d bytes, at most %d: %w", len(data), checkpoint.MaxSize, fs.ErrInvalid)
 	}
 	elems := elements(key)
 	if err := s.makeDirs(elems); err != nil {
@@ -104,8 +94,8 @@ func (s *Store) put(ctx context.Context, key checkpoint.Key, m checkpoint.Meta, 
 		return err
 	}
 	for _, e := range entries {
-		// A left-over of a crash: calls for one session come one at a time, so nobody is writing it now. It goes before it
-		// is written again, since it counts for the budget and a link in its place would be followed.
+		// A left-over of a crash: calls for one session come one at a time, so nobody is writing it now. It goes before
+		// it is written again, since it counts for the budget and a link in its place would be followed.
 		if strings.HasSuffix(e.Name(), vfs.TempSuffix) {
 			if err := s.fsys.Remove(filepath.Join(dir, e.Name())); err != nil {
 				return err
@@ -205,10 +195,10 @@ func (s *Store) read(ctx context.Context, elems []string, number uint64) ([]byte
 		if err := vfs.Safe(name, info, false); err != nil {
 			return nil, err
 		}
-		if info.Size() > MaxSize {
-			return nil, fmt.Errorf("%d bytes, at most %d: %w", info.Size(), MaxSize, checkpoint.ErrDamaged)
+		if info.Size() > checkpoint.MaxSize {
+			return nil, fmt.Errorf("%d bytes, at most %d: %w", info.Size(), checkpoint.MaxSize, checkpoint.ErrDamaged)
 		}
-		data, err := vfs.ReadFile(s.fsys, name, MaxSize)
+		data, err := vfs.ReadFile(s.fsys, name, checkpoint.MaxSize)
 		if errors.Is(err, fs.ErrNotExist) {
 			break // deleted in between
 		}
@@ -268,7 +258,7 @@ func (s *Store) sessions(ctx context.Context) ([]string, error) {
 			return nil, err
 		}
 		for _, id := range ids {
-			entries, err := s.names(ctx, []string{sessionsName, agent.Name(), id.Name(), checkpointsName})
+			entries, err := s.names(ctx, []string{sessionsName, agent.Name(), id.Name(), Folder})
 			if errors.Is(err, ErrUnsafe) {
 				continue
 			}
@@ -288,34 +278,43 @@ func isCheckpoint(e fs.DirEntry) bool {
 	return ok && e.Type().IsRegular()
 }
 
-// Probe writes, syncs, renames and removes a small file in the root.
-func (s *Store) Probe(ctx context.Context) error {
+// Probe writes, syncs, renames and removes a file in the folder of all sessions, which may be a mount of its own.
+func (s *Store) Probe(ctx context.Context, size int) error {
 	select {
 	case <-ctx.Done():
 		return fmt.Errorf("probe %s: %w", s.root, ctx.Err())
 	case <-s.probe:
 	}
 	defer func() { s.probe <- struct{}{} }()
-	if err := s.probeRoot(ctx); err != nil {
+
+	if err := s.probeSessions(ctx, size); err != nil {
 		return fmt.Errorf("probe %s: %w", s.root, err)
 	}
 	return nil
 }
 
-func (s *Store) probeRoot(ctx context.Context) error {
+func (s *Store) probeSessions(ctx context.Context, size int) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+
 	// What spoils the folder of all sessions is the store's fault and not one session's.
-	if err := s.checkDirs([]string{sessionsName}); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	dir := []string{sessionsName}
+	if err := s.makeDirs(dir); err != nil {
 		return err
 	}
-	name := filepath.Join(s.root, probeName)
-	tmp := filepath.Join(s.root, "."+probeName+vfs.TempSuffix)
+
+	name := filepath.Join(s.path(dir), probeName)
+	tmp := filepath.Join(s.path(dir), "."+probeName+vfs.TempSuffix)
 	if err := s.fsys.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err // a link there would be followed
 	}
-	if err := vfs.Replace(s.fsys, name, []byte("belay\n")); err != nil {
+
+	// Random bytes, because a file system that compresses finds room for any number of equal ones.
+	data := make([]byte, max(size, 1))
+	rand.Read(data)
+	if err := vfs.Replace(s.fsys, name, data); err != nil {
+		_ = s.fsys.Remove(name) // there only if just the last sync failed
 		return err
 	}
 	return s.fsys.Remove(name)

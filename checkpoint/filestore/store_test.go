@@ -19,16 +19,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) checkpoint.Store { return open(t, vfs.OS{}, t.TempDir()) })
-}
-
-func open(t *testing.T, fsys vfs.FS, root string) *Store {
-	t.Helper()
-	s, err := Open(fsys, root)
-	if err != nil {
-		t.Fatalf("open store: %v", err)
-	}
-	return s
+	storetest.Run(t, func(t *testing.T) checkpoint.Store { return Open(vfs.OS{}, t.TempDir()) })
 }
 
 func meta(n uint64, level checkpoint.Level) checkpoint.Meta {
@@ -59,10 +50,10 @@ var testKey = checkpoint.Key{Agent: "agent", Session: "s-1"}
 
 func TestLayoutIsPrivate(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "state", "belay")
-	s := open(t, vfs.OS{}, root)
+	s := Open(vfs.OS{}, root)
 	mustPut(t, s, testKey, 42, checkpoint.Full, "text")
 	mustPut(t, s, testKey, 1234567, checkpoint.Sparse, "text")
-	if err := s.Probe(t.Context()); err != nil {
+	if err := s.Probe(t.Context(), 100); err != nil {
 		t.Fatalf("probe: %v", err)
 	}
 	var got []string
@@ -95,7 +86,7 @@ func TestLayoutIsPrivate(t *testing.T) {
 
 func TestForeignNamesAreIgnored(t *testing.T) {
 	root := t.TempDir()
-	s := open(t, vfs.OS{}, root)
+	s := Open(vfs.OS{}, root)
 	mustPut(t, s, testKey, 1, checkpoint.Full, "text")
 	dir := s.path(elements(testKey))
 	foreign := []string{
@@ -131,13 +122,13 @@ func TestForeignNamesAreIgnored(t *testing.T) {
 
 func TestG01FullDiskKeepsTheLastGoodOne(t *testing.T) {
 	fault := vfstest.NewFault(vfstest.NewMem(), -1, nil)
-	s := open(t, fault, "/state")
+	s := Open(fault, "/state")
 	mustPut(t, s, testKey, 1, checkpoint.Full, "good")
 	fault.FailNow(syscall.ENOSPC)
 	if err := s.Put(t.Context(), testKey, meta(2, checkpoint.Full), []byte("lost")); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("put on a full disk: got %v, want ENOSPC", err)
 	}
-	if err := s.Probe(t.Context()); !errors.Is(err, syscall.ENOSPC) {
+	if err := s.Probe(t.Context(), 100); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("probe of a full disk: got %v, want ENOSPC", err)
 	}
 	fault.Heal()
@@ -151,7 +142,7 @@ func TestG01FullDiskKeepsTheLastGoodOne(t *testing.T) {
 }
 
 func TestG01ZeroByteFileIsSeenAsSuch(t *testing.T) {
-	s := open(t, vfs.OS{}, t.TempDir())
+	s := Open(vfs.OS{}, t.TempDir())
 	mustPut(t, s, testKey, 1, checkpoint.Full, "good")
 	if err := os.WriteFile(filepath.Join(s.path(elements(testKey)), fileName(2, checkpoint.Full)), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -169,7 +160,7 @@ func TestG01ZeroByteFileIsSeenAsSuch(t *testing.T) {
 func TestPutAgainAfterFailedFolderSync(t *testing.T) {
 	mem := vfstest.NewMem()
 	watched := vfstest.NewFault(mem, -1, nil)
-	s := open(t, watched, "/state")
+	s := Open(watched, "/state")
 	mustPut(t, s, testKey, 1, checkpoint.Full, "one")
 	before := watched.Count()
 	mustPut(t, s, testKey, 2, checkpoint.Full, "two")
@@ -191,7 +182,7 @@ func TestPutAgainAfterFailedFolderSync(t *testing.T) {
 // The folder of a session that somebody removed is made again, durably.
 func TestRemovedFolderIsMadeAgain(t *testing.T) {
 	mem := vfstest.NewMem()
-	s := open(t, mem, "/state")
+	s := Open(mem, "/state")
 	mustPut(t, s, testKey, 1, checkpoint.Full, "one")
 	dir := s.path(elements(testKey))
 	for _, name := range []string{filepath.Join(dir, fileName(1, checkpoint.Full)), dir, filepath.Dir(dir)} {
@@ -204,7 +195,7 @@ func TestRemovedFolderIsMadeAgain(t *testing.T) {
 	}
 	mustPut(t, s, testKey, 2, checkpoint.Full, "two")
 	for seed := range uint64(20) {
-		left := open(t, mem.CrashClone(seed), "/state")
+		left := Open(mem.CrashClone(seed), "/state")
 		if got, want := numbers(t, left, testKey), []uint64{2}; !slices.Equal(got, want) {
 			t.Fatalf("after a power cut (seed %d): got %v, want %v", seed, got, want)
 		}
@@ -212,16 +203,16 @@ func TestRemovedFolderIsMadeAgain(t *testing.T) {
 }
 
 func TestGetIsBounded(t *testing.T) {
-	s := open(t, vfs.OS{}, t.TempDir())
+	s := Open(vfs.OS{}, t.TempDir())
 	mustPut(t, s, testKey, 1, checkpoint.Full, "x")
-	if err := os.Truncate(filepath.Join(s.path(elements(testKey)), fileName(1, checkpoint.Full)), MaxSize+1); err != nil {
+	if err := os.Truncate(filepath.Join(s.path(elements(testKey)), fileName(1, checkpoint.Full)), checkpoint.MaxSize+1); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Get(t.Context(), testKey, 1); !errors.Is(err, checkpoint.ErrDamaged) {
-		t.Errorf("get of a file over %d bytes: got %v, want ErrDamaged", MaxSize, err)
+		t.Errorf("get of a file over %d bytes: got %v, want ErrDamaged", checkpoint.MaxSize, err)
 	}
-	if err := s.Put(t.Context(), testKey, meta(2, checkpoint.Full), make([]byte, MaxSize+1)); !errors.Is(err, fs.ErrInvalid) {
-		t.Errorf("put of more than %d bytes: got %v, want fs.ErrInvalid", MaxSize, err)
+	if err := s.Put(t.Context(), testKey, meta(2, checkpoint.Full), make([]byte, checkpoint.MaxSize+1)); !errors.Is(err, fs.ErrInvalid) {
+		t.Errorf("put of more than %d bytes: got %v, want fs.ErrInvalid", checkpoint.MaxSize, err)
 	}
 }
 
@@ -235,4 +226,59 @@ func FuzzParseName(f *testing.F) {
 			t.Errorf("read %q as %d %s, which is written %q", name, n, level, fileName(n, level))
 		}
 	})
+}
+
+// tight is a disk with a mount below a folder in which only so many bytes fit into a file.
+type tight struct {
+	vfs.FS
+	below string
+	room  int
+}
+
+func (d tight) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error) {
+	f, err := d.FS.OpenFile(name, flag, perm)
+	if err != nil || !strings.HasPrefix(name, d.below) {
+		return f, err
+	}
+	return tightFile{f, d.room}, nil
+}
+
+type tightFile struct {
+	vfs.File
+	room int
+}
+
+func (f tightFile) Write(p []byte) (int, error) {
+	if len(p) > f.room {
+		return 0, syscall.ENOSPC
+	}
+	return f.File.Write(p)
+}
+
+// A probe writes where checkpoints go, and as much as it is asked to.
+func TestProbeMeetsWhatAWriteMeets(t *testing.T) {
+	const sessions = "/state/sessions/"
+	for name, tt := range map[string]struct {
+		below string
+		room  int
+		size  int
+		want  error
+	}{
+		"a full mount of all sessions": {sessions, 0, 0, syscall.ENOSPC},
+		"a nearly full disk":           {"/", 100, 5000, syscall.ENOSPC},
+		"room for exactly so much":     {sessions, 5000, 5000, nil},
+		"a full mount of other things": {"/state/journal/", 0, 5000, nil},
+		"the full folder of one agent": {sessions + "agent/", 0, 5000, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mem := vfstest.NewMem()
+			s := Open(tight{mem, tt.below, tt.room}, "/state")
+			if err := s.Probe(t.Context(), tt.size); !errors.Is(err, tt.want) {
+				t.Errorf("probe of %d bytes: got %v, want %v", tt.size, err, tt.want)
+			}
+			if left, err := mem.ReadDir(sessions); err != nil || len(left) != 0 {
+				t.Errorf("left behind: %v, %v", left, err)
+			}
+		})
+	}
 }

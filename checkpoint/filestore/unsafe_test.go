@@ -30,7 +30,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 		elem := filepath.Join(elements(testKey)[:depth+1]...)
 		t.Run(elem, func(t *testing.T) {
 			root, outside := t.TempDir(), filepath.Join(t.TempDir(), "outside")
-			s := open(t, vfs.OS{}, root)
+			s := Open(vfs.OS{}, root)
 			mustPut(t, s, testKey, 1, checkpoint.Full, "text")
 			before := tree(t, filepath.Join(root, elem))
 			path := filepath.Join(root, elem)
@@ -48,7 +48,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 			if got, err := s.Sessions(t.Context()); len(got) != 0 || err != nil && !errors.Is(err, ErrUnsafe) {
 				t.Errorf("sessions: got %q, %v, want none", got, err)
 			}
-			if err := s.Probe(t.Context()); errors.Is(err, ErrUnsafe) != (depth == 0) {
+			if err := s.Probe(t.Context(), 100); errors.Is(err, ErrUnsafe) != (depth == 0) {
 				t.Errorf("probe: got %v, want ErrUnsafe only where all sessions are concerned", err)
 			}
 			if after := tree(t, outside); after != before {
@@ -75,7 +75,7 @@ func tree(t *testing.T, dir string) string {
 
 func TestLinkInPlaceOfAFile(t *testing.T) {
 	root := t.TempDir()
-	s := open(t, vfs.OS{}, root)
+	s := Open(vfs.OS{}, root)
 	mustPut(t, s, testKey, 1, checkpoint.Full, "text")
 	dir := s.path(elements(testKey))
 	victim := filepath.Join(t.TempDir(), "victim")
@@ -85,8 +85,8 @@ func TestLinkInPlaceOfAFile(t *testing.T) {
 	for _, link := range []string{
 		filepath.Join(dir, "000002-full.md"),
 		filepath.Join(dir, ".000003-full.md"+vfs.TempSuffix),
-		filepath.Join(root, probeName),
-		filepath.Join(root, "."+probeName+vfs.TempSuffix),
+		filepath.Join(root, sessionsName, probeName),
+		filepath.Join(root, sessionsName, "."+probeName+vfs.TempSuffix),
 	} {
 		if err := os.Symlink(victim, link); err != nil {
 			t.Fatal(err)
@@ -102,7 +102,7 @@ func TestLinkInPlaceOfAFile(t *testing.T) {
 		t.Errorf("put where a link lies: got %v, want ErrExists", err)
 	}
 	mustPut(t, s, testKey, 3, checkpoint.Full, "three")
-	if err := s.Probe(t.Context()); err != nil {
+	if err := s.Probe(t.Context(), 100); err != nil {
 		t.Errorf("probe: %v", err)
 	}
 	if got, err := os.ReadFile(victim); err != nil || string(got) != "secret" {
@@ -117,7 +117,7 @@ func TestFolderOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give a folder away")
 	}
-	s := open(t, vfs.OS{}, t.TempDir())
+	s := Open(vfs.OS{}, t.TempDir())
 	mustPut(t, s, testKey, 1, checkpoint.Full, "text")
 	path := s.path(elements(testKey)[:3])
 	if err := os.Chown(path, 54321, -1); err != nil {

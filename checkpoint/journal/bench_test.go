@@ -13,8 +13,8 @@ import (
 	"belay/internal/vfs"
 )
 
-// BenchmarkAck measures Append until Wait returns, for a record of 250 bytes, against the yardstick of the same run: one
-// bare write of as many bytes and its sync on a file that grows. x-sync is the ratio of the medians.
+// BenchmarkAck measures Append until Wait returns, for a record of 250 bytes, against the yardstick of the same run:
+// one bare write of as many bytes and its sync on a file that grows. x-sync is the ratio of the medians.
 //
 //	go test -run '^$' -bench Ack -benchtime 2000x ./checkpoint/journal
 func BenchmarkAck(b *testing.B) {
@@ -32,6 +32,7 @@ func benchmarkAck(b *testing.B, clients, ahead int) {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	stop := run(j)
 	p := []byte(fmt.Sprintf(`{"pad":%240d}`, 1))
 	one := func() {
@@ -43,6 +44,7 @@ func benchmarkAck(b *testing.B, clients, ahead int) {
 			b.Error(err)
 		}
 	}
+
 	one() // the first makes the folder and the segment
 	bare := bareSync(b, filepath.Join(dir, "bare"), len(p))
 	took := make([][]time.Duration, clients)
@@ -57,15 +59,18 @@ func benchmarkAck(b *testing.B, clients, ahead int) {
 			}
 		})
 	}
+
 	wg.Wait()
 	b.StopTimer()
 	if err := stop(); err != nil {
 		b.Fatal(err)
 	}
+
 	all := slices.Concat(took...)
 	if len(all) == 0 {
 		return
 	}
+
 	slices.Sort(all)
 	b.ReportMetric(float64(all[len(all)/2].Microseconds()), "p50-us")
 	b.ReportMetric(float64(all[len(all)*99/100].Microseconds()), "p99-us")
@@ -80,6 +85,7 @@ func bareSync(b *testing.B, name string, size int) time.Duration {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	defer f.Close()
 	var took []time.Duration
 	for range 200 {
@@ -90,8 +96,10 @@ func bareSync(b *testing.B, name string, size int) time.Duration {
 		if err := f.Sync(); err != nil {
 			b.Fatal(err)
 		}
+
 		took = append(took, time.Since(start))
 	}
+
 	slices.Sort(took)
 	return took[len(took)/2]
 }
@@ -103,6 +111,7 @@ func BenchmarkReplay(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	stop := run(j)
 	p := []byte(fmt.Sprintf(`{"pad":%240d}`, 1))
 	for range 50_000 {
@@ -110,9 +119,11 @@ func BenchmarkReplay(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+
 	if err := stop(); err != nil {
 		b.Fatal(err)
 	}
+
 	b.ResetTimer()
 	for b.Loop() {
 		r, err := Scan(vfs.OS{}, dir, 0, func(uint64, []byte) error { return nil })
@@ -120,5 +131,6 @@ func BenchmarkReplay(b *testing.B) {
 			b.Fatalf("%+v, %v", r, err)
 		}
 	}
+
 	b.ReportMetric(float64(b.N)*50_000/b.Elapsed().Seconds(), "records/s")
 }

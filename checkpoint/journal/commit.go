@@ -22,15 +22,16 @@ const (
 	lastPause  = 5 * time.Second
 )
 
-// Run writes what Append queues until the context ends: all that is queued in one write and one sync, then the next. Its
-// last round writes what is still there and closes the file; from then on Append and Wait answer ErrClosed. It returns the
-// error of that round, nil if everything is on disk. A disk that hangs holds it up.
+// Run writes what Append queues until the context ends: all that is queued in one write and one sync, then the next.
+// Its last round writes what is still there and closes the file; from then on Append and Wait answer ErrClosed. It
+// returns the error of that round, nil if everything is on disk. A disk that hangs holds it up.
 func (j *Journal) Run(ctx context.Context) error {
 	j.mu.Lock()
 	if j.mu.running || j.mu.closed {
 		j.mu.Unlock()
 		return errors.New("run journal: it runs already or has ended")
 	}
+
 	j.mu.running = true
 	j.mu.Unlock()
 
@@ -44,6 +45,7 @@ func (j *Journal) Run(ctx context.Context) error {
 			if retry != nil {
 				continue // new records do not make a bad disk better
 			}
+
 		case <-retry:
 		case <-j.look:
 			if j.w.file != nil && errors.Is(j.present(), errGone) {
@@ -51,6 +53,7 @@ func (j *Journal) Run(ctx context.Context) error {
 			}
 			continue
 		}
+
 		retry = nil
 		if err := j.drain(); err != nil {
 			retry = time.After(pause)
@@ -68,6 +71,7 @@ func (j *Journal) drain() error {
 		if len(group) == 0 {
 			return nil
 		}
+
 		err := j.write(group)
 		j.settle(group, err)
 		if err != nil {
@@ -88,9 +92,11 @@ func (j *Journal) take() []record {
 		}
 		bytes += r.size()
 	}
+
 	if n == 0 {
 		return nil
 	}
+
 	j.mu.writing = append(j.mu.writing[:0], j.mu.pending[:n]...)
 	rest := copy(j.mu.pending, j.mu.pending[n:])
 	clear(j.mu.pending[rest:])
@@ -115,17 +121,21 @@ func (j *Journal) settle(group []record, err error) {
 		if j.mu.err == nil {
 			j.mu.since = time.Now()
 		}
+
 		j.mu.failing, j.mu.err = true, err
 		j.mu.pending = append(append([]record(nil), group...), j.mu.pending...)
 		for _, r := range group {
 			j.mu.bytes += r.size()
 		}
+
 		j.dropOldest()
+
 		// All that are queued hear of it, and those who wait for room go on: the ring drops instead.
 		close(j.mu.queued)
 		j.mu.queued = make(chan struct{})
 		j.roomForMore()
 	}
+
 	clear(j.mu.writing)
 	j.mu.writing = j.mu.writing[:0]
 	close(j.mu.group)
@@ -154,6 +164,7 @@ func (j *Journal) finish() error {
 	if err != nil {
 		return fmt.Errorf("stop journal with %d records not on disk: %w", held, err)
 	}
+
 	return nil
 }
 
@@ -171,8 +182,8 @@ type writer struct {
 	failed bool // the last try failed: on a disk that is nearly full, the records may fit where zeros ahead do not
 }
 
-// write puts a group onto stable storage. Where somebody has removed the folder or the segment, the group goes into a new
-// one; what the old one held is for the caller's states to keep.
+// write puts a group onto stable storage. Where somebody has removed the folder or the segment, the group goes into a
+// new one; what the old one held is for the caller's states to keep.
 func (j *Journal) write(group []record) error {
 	err := j.try(group)
 	if errors.Is(err, errGone) {
@@ -183,19 +194,21 @@ func (j *Journal) write(group []record) error {
 	return err
 }
 
-// try writes and syncs a group. After an error the segment is closed for good: what the kernel has done with its bytes is not
-// known, and another sync could say yes to bytes that were dropped.
+// try writes and syncs a group. After an error the segment is closed for good: what the kernel has done with its bytes
+// is not known, and another sync could say yes to bytes that were dropped.
 func (j *Journal) try(group []record) error {
 	w := &j.w
 	size := int64(0)
 	for _, r := range group {
 		size += int64(r.size())
 	}
+
 	if w.file != nil && (w.off+size > j.opt.SegmentBytes || group[0].seq != w.stored+1) {
 		if err := j.seal(); err != nil {
 			return err
 		}
 	}
+
 	w.buf = w.buf[:0]
 	fresh := w.file == nil
 	if fresh {
@@ -204,9 +217,11 @@ func (j *Journal) try(group []record) error {
 			return err
 		}
 	}
+
 	for _, r := range group {
 		w.buf = r.appendTo(w.buf)
 	}
+
 	w.high = max(w.high, group[len(group)-1].seq)
 	err := j.put(fresh)
 	if err == nil {
@@ -216,18 +231,20 @@ func (j *Journal) try(group []record) error {
 		j.poison()
 		return fmt.Errorf("write segment %d: %w", w.first, err)
 	}
+
 	w.stored, w.failed = group[len(group)-1].seq, false
 	if cap(w.buf) > maxGroup/2 {
 		w.buf = nil // a burst is no reason to hold its memory for ever
 	}
+
 	return nil
 }
 
 // errGone: the segment is no longer in its folder, or the folder is not there.
 var errGone = errors.New("it was removed while it was written")
 
-// present says errGone when the open segment is not what its name leads to: a sync of a file without a name says yes, and
-// nobody will find the bytes. It costs a hundredth of the sync.
+// present says errGone when the open segment is not what its name leads to: a sync of a file without a name says yes,
+// and nobody will find the bytes. It costs a hundredth of the sync.
 func (j *Journal) present() error {
 	there, err := j.fsys.Lstat(segmentName(j.dir, j.w.first))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -236,6 +253,7 @@ func (j *Journal) present() error {
 	if err == nil && j.w.made.Sys() != nil && !os.SameFile(there, j.w.made) { // a disk in memory knows names only
 		return errGone
 	}
+
 	return err
 }
 
@@ -245,10 +263,12 @@ func (j *Journal) create(first uint64) error {
 	if err := j.makeDir(); err != nil {
 		return fmt.Errorf("make journal folder: %w", err)
 	}
+
 	j.mu.Lock()
 	h := header{prev: j.mu.stored, high: w.high}
 	j.mu.Unlock()
 	h.dropped = first - 1 - max(h.prev, j.opened) // writing is in order: what is not on disk by now was dropped
+
 	// A file of this name can only be what a failed try left: nothing in it was acknowledged as on disk.
 	f, err := j.fsys.OpenFile(segmentName(j.dir, first), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, vfs.FileMode)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -260,6 +280,7 @@ func (j *Journal) create(first uint64) error {
 	if w.made, err = f.Stat(); err != nil {
 		return errors.Join(fmt.Errorf("look at segment %d: %w", first, err), f.Close())
 	}
+
 	w.file, w.first, w.stored, w.off, w.filled = f, first, 0, 0, 0
 	w.buf = h.appendTo(w.buf)
 	return nil
@@ -275,6 +296,7 @@ func (j *Journal) makeDir() error {
 	if err := j.fsys.SyncDir(filepath.Dir(j.dir)); err != nil {
 		return err
 	}
+
 	j.w.dir = true
 	return nil
 }
@@ -288,17 +310,20 @@ func (j *Journal) put(fresh bool) error {
 			w.buf = append(w.buf, make([]byte, to-end)...)
 		}
 	}
+
 	if n, err := w.file.Write(w.buf); err != nil {
 		return err
 	} else if n < len(w.buf) {
 		return io.ErrShortWrite
 	}
+
 	if to := w.off + int64(len(w.buf)); to > end {
 		w.filled = to
 		if _, err := w.file.Seek(end, io.SeekStart); err != nil {
 			return err
 		}
 	}
+
 	w.off = end
 	if err := w.file.Sync(); err != nil {
 		return err
@@ -306,6 +331,7 @@ func (j *Journal) put(fresh bool) error {
 	if fresh {
 		return j.fsys.SyncDir(j.dir)
 	}
+
 	return nil
 }
 
@@ -314,12 +340,14 @@ func (j *Journal) seal() error {
 	if j.w.file == nil {
 		return nil
 	}
+
 	err := j.w.file.Close()
 	j.w.file = nil
 	j.retire()
 	if err != nil {
 		return fmt.Errorf("close segment %d: %w", j.w.first, err)
 	}
+
 	return nil
 }
 
@@ -331,8 +359,9 @@ func (j *Journal) poison() {
 		j.retire()
 		return
 	}
-	// Nothing in it counts. Were it to stay, a disk that is full for days would gather such files; if it cannot be removed
-	// the next try takes its name again, or a reader finds records that are written again later.
+
+	// Nothing in it counts. Were it to stay, a disk that is full for days would gather such files; if it cannot be
+	// removed the next try takes its name again, or a reader finds records that are written again later.
 	_ = j.fsys.Remove(segmentName(j.dir, j.w.first))
 }
 

@@ -25,11 +25,13 @@ func withSegments(t *testing.T, segments map[uint64][]byte) *vfstest.Mem {
 	if err := m.MkdirAll(dir, vfs.DirMode); err != nil {
 		t.Fatal(err)
 	}
+
 	for first, data := range segments {
 		if err := vfs.Replace(m, segmentName(dir, first), data); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	return m
 }
 
@@ -44,7 +46,8 @@ func segmentOf1To5(t *testing.T) []byte {
 	return data
 }
 
-// TestTornTailAtEveryByte cuts the last record at each byte, with nothing behind the cut and with zeros (written ahead).
+// TestTornTailAtEveryByte cuts the last record at each byte, with nothing behind the cut and with zeros (written
+// ahead).
 func TestTornTailAtEveryByte(t *testing.T) {
 	whole := segmentOf1To5(t)
 	begin := headerSize + 4*recordSize
@@ -56,6 +59,7 @@ func TestTornTailAtEveryByte(t *testing.T) {
 			if cut == len(whole) {
 				want, torn = numbers(1, 5), 0
 			}
+
 			m := withSegments(t, map[uint64][]byte{1: data})
 			if got, r := scan(t, m, 0); !slices.Equal(got, want) || r.Torn != torn || r.Lost != 0 || r.Damaged != 0 {
 				t.Errorf("cut at %d, %d zeros: scan gives %v, %+v, want %v, %d torn", cut, zeros, got, r, want, torn)
@@ -63,6 +67,7 @@ func TestTornTailAtEveryByte(t *testing.T) {
 			if after := readFile(t, m, segmentName(dir, 1)); !bytes.Equal(after, data) {
 				t.Errorf("cut at %d, %d zeros: Scan changed the segment", cut, zeros)
 			}
+
 			j := open(t, m, Options{Ahead: 64})
 			if got, r := replay(t, j, 0); !slices.Equal(got, want) || r.Torn != torn || r.Lost != 0 || r.Damaged != 0 {
 				t.Errorf("cut at %d, %d zeros: replay gives %v, %+v, want %v, %d torn", cut, zeros, got, r, want, torn)
@@ -70,11 +75,13 @@ func TestTornTailAtEveryByte(t *testing.T) {
 			if size := len(readFile(t, m, segmentName(dir, 1))); torn > 0 && size != begin {
 				t.Errorf("cut at %d, %d zeros: segment has %d bytes, want the tail cut to %d", cut, zeros, size, begin)
 			}
+
 			stop := run(j)
 			seq := put(t, j, 1)
 			if err := stop(); err != nil {
 				t.Fatal(err)
 			}
+
 			got, r := scan(t, m.CrashClone(uint64(cut)), 0)
 			if !slices.Equal(got, append(want, seq)) || r.Lost != 0 || r.Torn != 0 {
 				t.Errorf("cut at %d, %d zeros: later %v, %+v, want %v and %d", cut, zeros, got, r, want, seq)
@@ -83,8 +90,8 @@ func TestTornTailAtEveryByte(t *testing.T) {
 	}
 }
 
-// TestFlippedByte flips each byte of a segment in turn. It costs the record that it lies in and no other; the number of a
-// record that may have been acknowledged is never given out again.
+// TestFlippedByte flips each byte of a segment in turn. It costs the record that it lies in and no other; the number of
+// a record that may have been acknowledged is never given out again.
 func TestFlippedByte(t *testing.T) {
 	whole := segmentOf1To5(t)
 	for at := range whole {
@@ -95,12 +102,14 @@ func TestFlippedByte(t *testing.T) {
 			hit := (at - headerSize) / recordSize
 			want = slices.Delete(want, hit, hit+1)
 		}
+
 		m := withSegments(t, map[uint64][]byte{1: data, 6: header{prev: 5, high: 5}.appendTo(nil)})
 		j := open(t, m, Options{})
 		got, r := replay(t, j, 0)
 		lost := uint64(5 - len(want))
 		switch {
-		case at >= headerSize+4*recordSize: // nothing good behind it: a torn tail to a reader, and a loss by the next header
+		case at >= headerSize+4*recordSize:
+			// nothing good behind it: a torn tail to a reader, and a loss by the next header
 			if r.Damaged != 0 || r.Torn != recordSize {
 				t.Errorf("flip at %d: %+v, want %d torn bytes", at, r, recordSize)
 			}
@@ -111,6 +120,7 @@ func TestFlippedByte(t *testing.T) {
 				t.Errorf("flip at %d: the copy aside is not the segment", at)
 			}
 		}
+
 		if !slices.Equal(got, want) || r.Lost != lost {
 			t.Errorf("flip at %d: got %v, lost %d, want %v, lost %d", at, got, r.Lost, want, lost)
 		}
@@ -146,12 +156,33 @@ func TestGarbage(t *testing.T) {
 		{"zeros", make([]byte, 5000), []uint64{6}, 0},
 		{"text", []byte(strings.Repeat("no journal at all ", 100)), []uint64{6}, 0},
 		{"half a header", good[:headerSize/2], []uint64{6}, 0},
-		{"another segment's records", append(bytes.Clone(good[:headerSize]), good[headerSize+2*recordSize:]...), []uint64{6}, 0},
-		{"hole of zeros", slices.Concat(good[:headerSize+recordSize], make([]byte, 2*recordSize), good[headerSize+3*recordSize:]), []uint64{1, 4, 5, 6}, 0},
-		{"bytes put in", slices.Concat(good[:headerSize+recordSize], []byte("!?"), good[headerSize+recordSize:]), []uint64{1, 2, 3, 4, 5, 6}, 0},
-		{"a record with a number that cannot be", slices.Concat(good, record{99, []byte("x")}.appendTo(nil)), []uint64{1, 2, 3, 4, 5, 6}, 0},
+		{
+			"another segment's records",
+			append(bytes.Clone(good[:headerSize]), good[headerSize+2*recordSize:]...),
+			[]uint64{6},
+			0,
+		},
+		{
+			"hole of zeros",
+			slices.Concat(good[:headerSize+recordSize], make([]byte, 2*recordSize), good[headerSize+3*recordSize:]),
+			[]uint64{1, 4, 5, 6},
+			0,
+		},
+		{
+			"bytes put in",
+			slices.Concat(good[:headerSize+recordSize], []byte("!?"), good[headerSize+recordSize:]),
+			[]uint64{1, 2, 3, 4, 5, 6},
+			0,
+		},
+		{
+			"a record with a number that cannot be",
+			slices.Concat(good, record{99, []byte("x")}.appendTo(nil)),
+			[]uint64{1, 2, 3, 4, 5, 6},
+			0,
+		},
 		{"newer version", append([]byte(magic+"\x02\x09"), good[9:]...), []uint64{6}, 1},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			six := record{6, []byte(payload(6))}.appendTo(header{prev: 5, high: 5}.appendTo(nil))
@@ -161,6 +192,7 @@ func TestGarbage(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			j := open(t, m, Options{})
 			got, r := replay(t, j, 0)
 			if !slices.Equal(got, tt.want) || r.Unreadable != tt.unread {
@@ -169,6 +201,7 @@ func TestGarbage(t *testing.T) {
 			if seq := add(t, j); seq != 7 {
 				t.Errorf("next number %d, want 7", seq)
 			}
+
 			// The same as the newest segment: it opens, and its numbers are not given out again.
 			m = withSegments(t, map[uint64][]byte{1: tt.first})
 			if seq := add(t, open(t, m, Options{})); len(tt.want) > 1 && seq <= 5 {
@@ -191,6 +224,7 @@ func TestUnreadableSegment(t *testing.T) {
 			}
 			continue
 		}
+
 		got, r := replay(t, j, 0)
 		op := f.Op()
 		inReplay := r.Unreadable > 0
@@ -214,10 +248,12 @@ func TestDamagedCopiesAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	got, r := replay(t, open(t, m, Options{}), 0)
 	if len(got) != 10 || r.Lost != 5 || r.Damaged != 5 || len(r.Aside) != 4 || r.Err != nil {
 		t.Errorf("got %v, %+v, want 10 records, 5 lost, 4 copies", got, r)
 	}
+
 	names, err := list(m, filepath.Join(dir, asideDir))
 	if err != nil || !slices.Equal(names, []uint64{4, 7, 10, 13}) {
 		t.Errorf("copies of %v, %v, want 4 7 10 13", names, err)
@@ -240,10 +276,12 @@ func TestNoRoomForACopy(t *testing.T) {
 		if !slices.Equal(got, []uint64{1, 3, 4, 5}) || r.Damaged != 1 || r.Lost != 1 {
 			t.Errorf("fault at %s: got %v, %+v, want all but 2", f.Op(), got, r)
 		}
+
 		harmless := f.Op() == "close 00000000000000000001.log" // it was only read
 		if (f.Fired() && !harmless) != (r.Err != nil) {
 			t.Errorf("fault at %s: report says %v", f.Op(), r.Err)
 		}
+
 		if !f.Fired() {
 			if len(r.Aside) != 1 {
 				t.Errorf("without a fault: copies %v, want one", r.Aside)
@@ -269,6 +307,7 @@ func (g *growing) Read(p []byte) (int, error) {
 	if g.off >= len(from) {
 		return 0, io.EOF
 	}
+
 	n := copy(p, from[g.off:])
 	g.off += n
 	return n, nil
@@ -287,6 +326,7 @@ func TestWrittenWhileRead(t *testing.T) {
 			if size < cut {
 				continue
 			}
+
 			before := append(bytes.Clone(now[:cut]), make([]byte, size-cut)...)
 			out, err := readSegment(&growing{before: before, now: now}, 1, newWindow(), nil)
 			if err != nil || out.damaged != 0 || !out.headOK && out.records > 0 {
@@ -296,8 +336,8 @@ func TestWrittenWhileRead(t *testing.T) {
 	}
 }
 
-// TestFailedGroupThatIsOnDiskAllTheSame: records 4 and 5 were written, their sync failed, and the machine died when the next
-// segment had no more than its header. Their numbers are taken.
+// TestFailedGroupThatIsOnDiskAllTheSame: records 4 and 5 were written, their sync failed, and the machine died when the
+// next segment had no more than its header. Their numbers are taken.
 func TestFailedGroupThatIsOnDiskAllTheSame(t *testing.T) {
 	m := withSegments(t, map[uint64][]byte{1: segmentOf1To5(t), 4: header{prev: 3, high: 5}.appendTo(nil)})
 	j := open(t, m, Options{})
@@ -309,14 +349,15 @@ func TestFailedGroupThatIsOnDiskAllTheSame(t *testing.T) {
 	}
 }
 
-// TestScanOfALiveJournal reads while records are appended and segments are released: what it gives is in order and whole,
-// and it neither changes anything nor calls the live tail damage.
+// TestScanOfALiveJournal reads while records are appended and segments are released: what it gives is in order and
+// whole, and it neither changes anything nor calls the live tail damage.
 func TestScanOfALiveJournal(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "journal")
 	j, err := Open(vfs.OS{}, root, Options{SegmentBytes: 8 << 10, Ahead: 1 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	stop := run(j)
 	done := make(chan struct{})
 	var released atomic.Uint64
@@ -336,12 +377,14 @@ func TestScanOfALiveJournal(t *testing.T) {
 			}
 		}
 	}()
+
 	for scans, live := 0, true; live; scans++ {
 		select {
 		case <-done:
 			live = false
 		default:
 		}
+
 		stored, last := j.Health().Stored, uint64(0)
 		r, err := Scan(vfs.OS{}, root, 0, func(seq uint64, p []byte) error {
 			if string(p) != strings.Repeat(payload(seq), 20) || last > 0 && seq <= last {
@@ -350,6 +393,7 @@ func TestScanOfALiveJournal(t *testing.T) {
 			last = seq
 			return nil
 		})
+
 		if err != nil || r.Damaged != 0 || r.Lost != 0 || r.Unreadable != 0 {
 			t.Errorf("scan %d: %+v, %v", scans, r, err)
 		}
@@ -360,6 +404,7 @@ func TestScanOfALiveJournal(t *testing.T) {
 			t.Errorf("scan %d: %d was on disk before, got up to %d", scans, stored, last)
 		}
 	}
+
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}

@@ -14,8 +14,8 @@ import (
 	"belay/internal/vfs/vfstest"
 )
 
-// session is a run of appends on a disk with faults, with rotation, Release and a restart in it. What was acknowledged is
-// in acked.
+// session is a run of appends on a disk with faults, with rotation, Release and a restart in it. What was acknowledged
+// is in acked.
 type session struct {
 	*vfstest.Point
 	t     *testing.T
@@ -30,10 +30,12 @@ func (s *session) append(j *Journal) {
 	if seq <= s.given {
 		s.Errorf("number %d after %d", seq, s.given)
 	}
+
 	s.given = seq
 	if s.Hear(j.Wait(context.Background(), seq)) == nil {
 		s.acked = append(s.acked, seq)
 	}
+
 	_ = s.Hear(j.Health().Err) // Hear has looked at it
 	s.check()
 }
@@ -42,19 +44,29 @@ func (s *session) append(j *Journal) {
 func (s *session) check() {
 	for seed, clone := range s.Crashes() {
 		var got []uint64
-		if r, err := Scan(clone, dir, 0, collect(s.t, &got)); err != nil || r.Lost > 0 || r.Damaged > 0 || r.Unreadable > 0 {
+		if r, err := Scan(
+			clone,
+			dir,
+			0,
+			collect(s.t, &got),
+		); err != nil || r.Lost > 0 || r.Damaged > 0 ||
+			r.Unreadable > 0 {
 			s.Errorf("seed %d: scan: %+v, %v, want nothing lost and no damage", seed, r, err)
 		}
+
 		j := open(s.t, clone, s.opt)
 		if again, _ := replay(s.t, j, 0); !slices.Equal(again, got) {
 			s.Errorf("seed %d: replay gives %v, scan %v", seed, again, got)
 		}
+
 		for _, seq := range s.acked {
 			if seq > s.freed && !slices.Contains(got, seq) {
 				s.Errorf("seed %d: record %d was acknowledged and is gone; recovered %v", seed, seq, got)
 			}
 		}
-		// The next life's first record is not taken for one that was there, and does not come under an acknowledged number.
+
+		// The next life's first record is not taken for one that was there, and does not come under an acknowledged
+		// number.
 		stop := run(j)
 		next := put(s.t, j, 1)
 		if err := stop(); err != nil {
@@ -63,8 +75,16 @@ func (s *session) check() {
 		if n := len(s.acked); n > 0 && next <= s.acked[n-1] {
 			s.Errorf("seed %d: number %d given again, %d was acknowledged", seed, next, s.acked[n-1])
 		}
+
 		if after, r := scan(s.t, clone.CrashClone(seed), 0); !slices.Equal(after, append(got, next)) || r.High < next {
-			s.Errorf("seed %d: recovered %v, then %d, then there was %v, numbers up to %d", seed, got, next, after, r.High)
+			s.Errorf(
+				"seed %d: recovered %v, then %d, then there was %v, numbers up to %d",
+				seed,
+				got,
+				next,
+				after,
+				r.High,
+			)
 		}
 	}
 }
@@ -75,6 +95,7 @@ func (s *session) life(appends int) {
 	if s.Hear(err) != nil {
 		return
 	}
+
 	_ = s.Hear(j.Health().Err)
 	var got []uint64
 	r, err := j.Replay(context.Background(), 0, collect(s.t, &got))
@@ -89,15 +110,17 @@ func (s *session) life(appends int) {
 		}
 		time.Sleep(60 * time.Millisecond)
 	}
+
 	_ = s.Hear(stop())
 	if err := j.Wait(context.Background(), s.given); err == nil && s.given > 0 && !slices.Contains(s.acked, s.given) {
 		s.acked = append(s.acked, s.given)
 	}
+
 	s.check()
 }
 
-// TestEveryOperationFails: whatever fails, nothing acknowledged is missing after power loss at any time, no number comes
-// twice, no fault is swallowed, and one fault costs a few records at the most.
+// TestEveryOperationFails: whatever fails, nothing acknowledged is missing after power loss at any time, no number
+// comes twice, no fault is swallowed, and one fault costs a few records at the most.
 func TestEveryOperationFails(t *testing.T) {
 	for name, ahead := range map[string]int{"bare": -1, "zeros ahead": 70} {
 		t.Run(name, func(t *testing.T) {
@@ -106,6 +129,7 @@ func TestEveryOperationFails(t *testing.T) {
 					if err := errors.Join(p.Mem.MkdirAll("/state", vfs.DirMode), p.Mem.SyncDir("/")); err != nil {
 						t.Fatal(err)
 					}
+
 					s := &session{Point: p, t: t, opt: Options{SegmentBytes: headerSize + 4*recordSize, Ahead: ahead}}
 					s.life(7)
 					s.life(4)
@@ -121,8 +145,8 @@ func TestEveryOperationFails(t *testing.T) {
 	}
 }
 
-// TestG12FullDisk: everything fails from the k-th operation on, for two minutes. Records are kept in memory, the disk is
-// left in peace, the state says so, and it goes on by itself.
+// TestG12FullDisk: everything fails from the k-th operation on, for two minutes. Records are kept in memory, the disk
+// is left in peace, the state says so, and it goes on by itself.
 func TestG12FullDisk(t *testing.T) {
 	for _, full := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO} {
 		for k := range 12 {
@@ -147,9 +171,11 @@ func fullDisk(t *testing.T, full error, k int) {
 			t.Fatalf("wait: %v, want nil, or ErrMemory because of %v", err, full)
 		}
 	}
+
 	if len(memory) == 0 {
 		t.Fatalf("operation %d: the disk never failed", k)
 	}
+
 	time.Sleep(2 * time.Minute)
 	h := j.Health()
 	if !errors.Is(h.Err, full) || h.Held != len(memory) || h.Dropped != 0 || time.Since(h.Since) < 2*time.Minute {
@@ -158,6 +184,7 @@ func fullDisk(t *testing.T, full error, k int) {
 	if n := f.Count(); n > 100 {
 		t.Errorf("operation %d: %d operations in two minutes of a full disk", k, n)
 	}
+
 	drain(j.Changed())
 	f.Heal()
 	<-j.Changed()
@@ -198,12 +225,14 @@ func TestMemoryIsBounded(t *testing.T) {
 			}
 			time.Sleep(30 * time.Millisecond)
 		}
+
 		if h := j.Health(); h.Held != 5 || h.Dropped != 16 || h.Bytes > 5*(recordHead+14) {
 			t.Errorf("health %+v, want 5 held, 16 dropped", h)
 		}
 		if s := m.String(); strings.Count(s, ".log") != 1 {
 			t.Errorf("files gather on a failing disk:\n%s", s)
 		}
+
 		f.Heal()
 		time.Sleep(10 * time.Second)
 		for seq, want := range map[uint64]error{9: nil, 10: ErrDropped, 25: ErrDropped, 26: nil, 30: nil} {
@@ -211,10 +240,12 @@ func TestMemoryIsBounded(t *testing.T) {
 				t.Errorf("record %d: %v, want %v", seq, err, want)
 			}
 		}
+
 		put(t, j, 2)
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
+
 		want := append(numbers(1, 9), numbers(26, 32)...)
 		if got, r := scan(t, m, 0); !slices.Equal(got, want) || r.Lost != 16 || r.Damaged != 0 {
 			t.Errorf("got %v, %+v, want %v, 16 lost", got, r, want)
@@ -225,13 +256,15 @@ func TestMemoryIsBounded(t *testing.T) {
 	})
 }
 
-// TestDroppedWhileAGroupIsInHand: records that are dropped behind a group that is being retried leave a gap, and no damage.
+// TestDroppedWhileAGroupIsInHand: records that are dropped behind a group that is being retried leave a gap, and no
+// damage.
 func TestDroppedWhileAGroupIsInHand(t *testing.T) {
 	m := newMem(t)
 	j := open(t, m, Options{Memory: 2 * (recordHead + 14), Ahead: -1})
 	if err := j.write([]record{{1, []byte(payload(1))}}); err != nil {
 		t.Fatal(err)
 	}
+
 	j.mu.stored, j.mu.next = 1, 2
 	j.mu.failing, j.mu.err = true, syscall.EIO
 	add(t, j)
@@ -239,24 +272,29 @@ func TestDroppedWhileAGroupIsInHand(t *testing.T) {
 	for range 4 {
 		add(t, j) // 3 and 4 go
 	}
+
 	j.settle(group, syscall.EIO) // 2 is held again, and dropped as the oldest
 	if err := j.drain(); err != nil {
 		t.Fatal(err)
 	}
+
 	for seq := uint64(2); seq <= 4; seq++ {
 		if err := j.Wait(t.Context(), seq); !errors.Is(err, ErrDropped) {
 			t.Errorf("record %d: %v, want ErrDropped", seq, err)
 		}
 	}
+
 	add(t, j)
 	group = j.take() // 7
 	j.mu.failing, j.mu.err = true, syscall.EIO
 	for range 4 {
 		add(t, j) // 8 and 9 go
 	}
+
 	if err := j.write(group); err != nil { // this time it works
 		t.Fatal(err)
 	}
+
 	j.settle(group, nil)
 	if err := j.drain(); err != nil {
 		t.Fatal(err)
@@ -264,6 +302,7 @@ func TestDroppedWhileAGroupIsInHand(t *testing.T) {
 	if err := j.seal(); err != nil {
 		t.Fatal(err)
 	}
+
 	want := []uint64{1, 5, 6, 7, 10, 11}
 	if got, r := scan2(t, m); !slices.Equal(got, want) || r.Lost != 5 || r.Damaged != 0 {
 		t.Errorf("got %v, %+v, want %v, 5 lost, no damage", got, r, want)
@@ -280,6 +319,7 @@ func TestDroppedInTheMiddle(t *testing.T) {
 	if _, err := j.Append(t.Context(), make([]byte, 180)); err != nil {
 		t.Fatal(err)
 	}
+
 	add(t, j)
 	j.settle(group, syscall.EIO)
 	if err := j.drain(); err != nil {
@@ -300,9 +340,11 @@ func scan2(t *testing.T, m *vfstest.Mem) (got []uint64, r Report) {
 		got = append(got, seq)
 		return nil
 	})
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return got, r
 }
 
@@ -318,6 +360,7 @@ func TestHeaderTellsOfAFailedGroup(t *testing.T) {
 		if err := j.Wait(t.Context(), add(t, j)); !errors.Is(err, ErrMemory) {
 			t.Errorf("got %v, want ErrMemory", err)
 		}
+
 		f.Heal()
 		time.Sleep(time.Second)
 		if err := stop(); err != nil {
@@ -370,12 +413,14 @@ func TestPauses(t *testing.T) {
 				tries = append(tries, time.Since(start).Round(100*time.Millisecond))
 			}
 		}
+
 		want := []time.Duration{0, 1, 3, 7, 15, 31, 63, 113, 163}
 		for i := range want {
 			if tries[i] != want[i]*100*time.Millisecond {
 				t.Errorf("try %d after %v, want %v", i, tries[i], want[i]*100*time.Millisecond)
 			}
 		}
+
 		f.Heal()
 		if err := stop(); err != nil {
 			t.Errorf("stop: %v", err)

@@ -25,6 +25,7 @@ func newMem(t *testing.T) *vfstest.Mem {
 	if err := m.SyncDir("/"); err != nil {
 		t.Fatal(err)
 	}
+
 	return m
 }
 
@@ -69,6 +70,7 @@ func put(t *testing.T, j *Journal, n int) (last uint64) {
 			t.Fatal(err)
 		}
 	}
+
 	return last
 }
 
@@ -112,6 +114,7 @@ func collect(t *testing.T, into *[]uint64) func(uint64, []byte) error {
 		if n := len(*into); n > 0 && (*into)[n-1] >= seq {
 			t.Errorf("record %d after record %d", seq, (*into)[n-1])
 		}
+
 		*into = append(*into, seq)
 		return nil
 	}

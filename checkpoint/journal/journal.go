@@ -1,23 +1,24 @@
-// Package journal is the durable log: numbered records in order, grouped onto the disk with one sync per group. It knows
-// nothing of events: a payload is bytes.
+// Package journal is the durable log: numbered records in order, grouped onto the disk with one sync per group. It
+// knows nothing of events: a payload is bytes.
 //
 // It promises:
-//   - When Wait returns nil, the record survives power loss. Numbers rise by one and are never handed out twice for records
-//     that were on disk; see Options.After for what the caller adds to that.
-//   - It always opens and goes on, whatever is in its files: a torn tail is cut, damage in the middle is passed, counted
-//     and copied aside. Nothing is left out without being counted in a Report or in Health.
-//   - A record is not called durable when its segment was removed before its sync: it is written into a new one, in a new folder
-//     if need be. What the removed one held is lost from the log, and Sealed asks the caller to keep it otherwise.
-//   - A failing disk blocks nobody. The newest records are held in memory up to Options.Memory (Wait says ErrMemory), the
-//     oldest are dropped and counted beyond it, the disk is tried again at growing intervals, and what is held is written
-//     in order when it is back.
+//   - When Wait returns nil, the record survives power loss. Numbers rise by one and are never handed out twice for
+//     records that were on disk; see Options.After for what the caller adds to that.
+//   - It always opens and goes on, whatever is in its files: a torn tail is cut, damage in the middle is passed,
+//     counted and copied aside. Nothing is left out without being counted in a Report or in Health.
+//   - A record is not called durable when its segment was removed before its sync: it is written into a new one, in a
+//     new folder if need be. What the removed one held is lost from the log, and Sealed asks the caller to keep it
+//     otherwise.
+//   - A failing disk blocks nobody. The newest records are held in memory up to Options.Memory (Wait says ErrMemory),
+//     the oldest are dropped and counted beyond it, the disk is tried again at growing intervals, and what is held is
+//     written in order when it is back.
 //
-// It does not promise that a number has a record (dropped ones have none, and numbers are skipped after a torn tail), and it
-// takes no lock: one process writes, any may Scan.
+// It does not promise that a number has a record (dropped ones have none, and numbers are skipped after a torn tail),
+// and it takes no lock: one process writes, any may Scan.
 //
 // A journal is a folder of segments NNNNNNNNNNNNNNNNNNNN.log, named by the number of their first record. A segment is
-// never written again after its file was closed: each Open starts a new one with its first record, and so does each failed
-// write or sync. Numbers are little-endian, sums are crc32c (Castagnoli).
+// never written again after its file was closed: each Open starts a new one with its first record, and so does each
+// failed write or sync. Numbers are little-endian, sums are crc32c (Castagnoli).
 //
 //	segment:  header, records, zeros to the end (written ahead, see Options.Ahead)
 //
@@ -28,10 +29,10 @@
 //	high      the highest number that any earlier segment may hold, acknowledged or not: numbers go on above it
 //	dropped   how many numbers just before this segment's first were dropped from memory
 //
-// Within a segment numbers rise by one. A record that failed is written again in the next segment with the same number and
-// the same bytes; readers take the first. A header of zeros is no record (its number is 0): where only zeros follow, the
-// segment ends. Where anything else follows, the reader looks for the next record whose number fits and whose sum is right:
-// found, it was damage in the middle; not found, a torn tail.
+// Within a segment numbers rise by one. A record that failed is written again in the next segment with the same number
+// and the same bytes; readers take the first. A header of zeros is no record (its number is 0): where only zeros
+// follow, the segment ends. Where anything else follows, the reader looks for the next record whose number fits and
+// whose sum is right: found, it was damage in the middle; not found, a torn tail.
 package journal
 
 import (
@@ -51,7 +52,8 @@ import (
 // MaxPayload is the most that one record holds.
 const MaxPayload = 1 << 20
 
-// Errors of Append and Wait. Callers use errors.Is; the disk's own error can be found behind ErrMemory and ErrClosed too.
+// Errors of Append and Wait. Callers use errors.Is; the disk's own error can be found behind ErrMemory and ErrClosed
+// too.
 var (
 	// ErrTooLarge: the payload is over MaxPayload. Nothing was queued and no number was used.
 	ErrTooLarge = errors.New("record too large")
@@ -67,17 +69,18 @@ var (
 type Options struct {
 	// SegmentBytes is the size at which a segment is sealed; 16 MB.
 	SegmentBytes int64
-	// Memory bounds the records that are not on disk yet, in bytes; 4 MB. While the disk works and its writer is this far
-	// behind, Append waits; while the disk fails, the oldest records are dropped instead. The group that is being written
-	// (1 MB at most) comes on top.
+	// Memory bounds the records that are not on disk yet, in bytes; 4 MB. While the disk works and its writer is this
+	// far behind, Append waits; while the disk fails, the oldest records are dropped instead. The group that is being
+	// written (1 MB at most) comes on top.
 	Memory int
-	// Ahead is how many bytes of zeros are written ahead of the records in one go, so that most syncs change no file size;
-	// 256 KB. A negative number turns it off. On ext4 it made acknowledgements 1.4 to 1.8 times quicker (BenchmarkAck).
+	// Ahead is how many bytes of zeros are written ahead of the records in one go, so that most syncs change no file
+	// size; 256 KB. A negative number turns it off. On ext4 it made acknowledgements 1.4 to 1.8 times quicker
+	// (BenchmarkAck).
 	Ahead int
-	// After is the highest number that the caller's own durable files (states, checkpoints) name. A state may be written
-	// before the record that it holds is on disk; after a crash the journal alone would hand that number out again, and a
-	// replay above the state's number would pass over a new record. Callers that Wait for a number before they write it
-	// down need not set it.
+	// After is the highest number that the caller's own durable files (states, checkpoints) name. A state may be
+	// written before the record that it holds is on disk; after a crash the journal alone would hand that number out
+	// again, and a replay above the state's number would pass over a new record. Callers that Wait for a number before
+	// they write it down need not set it.
 	After uint64
 }
 
@@ -148,9 +151,9 @@ func (s span) with(t span) span { return span{min(s.first, t.first), max(s.last,
 // between them hears ErrDropped although the record may be on disk.
 const maxSpans = 64
 
-// Open finds the end of the log in dir and cuts a torn tail. It replays nothing, and makes nothing: the folder comes with
-// the first record (its parent must be there and synced by whoever made it). Of what is in the log only a folder that is
-// there and cannot be listed is an error, because numbers could come twice then.
+// Open finds the end of the log in dir and cuts a torn tail. It replays nothing, and makes nothing: the folder comes
+// with the first record (its parent must be there and synced by whoever made it). Of what is in the log only a folder
+// that is there and cannot be listed is an error, because numbers could come twice then.
 func Open(fsys vfs.FS, dir string, opt Options) (*Journal, error) {
 	if opt.SegmentBytes == 0 {
 		opt.SegmentBytes = 16 << 20
@@ -164,10 +167,12 @@ func Open(fsys vfs.FS, dir string, opt Options) (*Journal, error) {
 	if opt.SegmentBytes < headerSize || opt.Memory < 0 || opt.After > maxNumber/2 {
 		return nil, fmt.Errorf("open journal %s: options out of range: %+v", dir, opt)
 	}
+
 	names, err := list(fsys, dir)
 	if err != nil {
 		return nil, fmt.Errorf("open journal %s: %w", dir, err)
 	}
+
 	j := &Journal{
 		fsys: fsys, dir: dir, opt: opt, old: names,
 		kick: make(chan struct{}, 1), look: make(chan struct{}, 1), change: make(chan struct{}, 1),
@@ -180,11 +185,16 @@ func Open(fsys vfs.FS, dir string, opt Options) (*Journal, error) {
 		if i+1 < len(names) {
 			s.Last = names[i+1] - 1
 		}
+
 		if s.Last < s.First {
-			continue // a crash before its first record left it: the next segment takes its name, and must not be released with it
+			// a crash before its first record left it: the next segment takes its name, and must not be released with
+			// it
+			continue
 		}
+
 		j.mu.sealed = append(j.mu.sealed, s)
 	}
+
 	return j, nil
 }
 
@@ -200,20 +210,24 @@ func (j *Journal) findEnd() {
 				j.cut = f.torn // else Replay meets it
 			}
 		}
+
 		if err != nil {
 			// It harms nothing: the segment is never appended to, and the numbers that may be in it are passed.
 			j.mu.err, j.mu.since = fmt.Errorf("find end of segment %d: %w", first, err), time.Now()
 		}
+
 		j.mu.stored = max(j.mu.stored, f.last)
 		if j.mu.stored == 0 {
 			j.mu.stored = f.head.prev
 		}
+
 		j.w.high = max(j.w.high, first-1, f.last, f.highest)
 		if f.headOK {
 			j.w.high = max(j.w.high, f.head.high)
 			break // earlier segments hold nothing above head.high
 		}
 	}
+
 	j.w.high = max(j.w.high, j.opt.After)
 	j.opened = j.w.high
 	j.mu.next = j.opened + 1
@@ -224,10 +238,12 @@ func cutTail(fsys vfs.FS, name string, size int64) error {
 	if err != nil {
 		return err
 	}
+
 	err = f.Truncate(size)
 	if err == nil {
 		err = f.Sync()
 	}
+
 	return errors.Join(err, f.Close())
 }
 
@@ -275,6 +291,7 @@ func (j *Journal) queue(payload []byte) (seq uint64, room <-chan struct{}, err e
 	if j.mu.failing {
 		j.dropOldest()
 	}
+
 	signal(j.kick)
 	return r.seq, nil, nil
 }
@@ -291,9 +308,11 @@ func (j *Journal) dropOldest() {
 	for ; j.mu.bytes > j.opt.Memory && n < len(j.mu.pending)-1; n++ {
 		j.mu.bytes -= j.mu.pending[n].size()
 	}
+
 	if n == 0 {
 		return
 	}
+
 	s := span{j.mu.pending[0].seq, j.mu.pending[n-1].seq}
 	clear(j.mu.pending[:n]) // the array lives on: let the payloads go
 	j.mu.pending = j.mu.pending[n:]
@@ -302,6 +321,7 @@ func (j *Journal) dropOldest() {
 		j.mu.lost[k] = j.mu.lost[k].with(s)
 		return
 	}
+
 	j.mu.lost = append(j.mu.lost, s)
 	if len(j.mu.lost) > maxSpans {
 		j.mu.lost[1] = j.mu.lost[1].with(j.mu.lost[0])
@@ -320,6 +340,7 @@ func (j *Journal) Wait(ctx context.Context, seq uint64) error {
 		if settled == nil {
 			return nil
 		}
+
 		select {
 		case <-settled:
 		case <-ctx.Done():
@@ -335,11 +356,13 @@ func (j *Journal) settled(seq uint64) (<-chan struct{}, error) {
 	if seq >= j.mu.next {
 		return nil, errors.New("no such record")
 	}
+
 	for _, s := range j.mu.lost {
 		if s.first <= seq && seq <= s.last {
 			return nil, ErrDropped
 		}
 	}
+
 	switch {
 	case seq <= j.mu.stored:
 		return nil, nil
@@ -350,6 +373,7 @@ func (j *Journal) settled(seq uint64) (<-chan struct{}, error) {
 	case len(j.mu.writing) > 0 && seq <= j.mu.writing[len(j.mu.writing)-1].seq:
 		return j.mu.group, nil
 	}
+
 	return j.mu.queued, nil
 }
 
@@ -368,17 +392,20 @@ func (j *Journal) Health() Health {
 		Err: j.mu.err, Since: j.mu.since, Dropped: j.mu.dropped, Stored: j.mu.stored, Last: j.mu.next - 1,
 		Held: len(j.mu.pending) + len(j.mu.writing), Bytes: j.mu.bytes,
 	}
+
 	for _, r := range j.mu.writing {
 		h.Bytes += r.size()
 	}
+
 	return h
 }
 
-// Changed gives a value after a segment was sealed or Health.Err came, changed or went. Values coalesce; it has one reader.
+// Changed gives a value after a segment was sealed or Health.Err came, changed or went. Values coalesce; it has one
+// reader.
 func (j *Journal) Changed() <-chan struct{} { return j.change }
 
-// Look makes Run look whether somebody removed the newest segment, or the folder. If so it is sealed, and Changed gives a
-// value: the caller's states are then all that holds what was in it. Without Look the next record notices.
+// Look makes Run look whether somebody removed the newest segment, or the folder. If so it is sealed, and Changed gives
+// a value: the caller's states are then all that holds what was in it. Without Look the next record notices.
 func (j *Journal) Look() { signal(j.look) }
 
 // Sealed lists the segments that get no more records, oldest first: those that Open found and those that are full or
@@ -389,8 +416,8 @@ func (j *Journal) Sealed() []Segment {
 	return append([]Segment(nil), j.mu.sealed...)
 }
 
-// Release removes the sealed segments whose last number is <= upto, oldest first. The newest segment in the folder stays
-// in any case, because it keeps the numbers: it goes with a later Release, when there is a newer one.
+// Release removes the sealed segments whose last number is <= upto, oldest first. The newest segment in the folder
+// stays in any case, because it keeps the numbers: it goes with a later Release, when there is a newer one.
 func (j *Journal) Release(upto uint64) error {
 	for {
 		j.mu.Lock()
@@ -399,10 +426,12 @@ func (j *Journal) Release(upto uint64) error {
 		if !done {
 			s = j.mu.sealed[0]
 		}
+
 		j.mu.Unlock()
 		if done {
 			return nil
 		}
+
 		err := j.fsys.Remove(segmentName(j.dir, s.First))
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
 			// One by one: were a later one gone after a power cut and this one not, a reader would see a gap.
@@ -411,10 +440,12 @@ func (j *Journal) Release(upto uint64) error {
 		if err != nil {
 			return fmt.Errorf("release segment %d: %w", s.First, err)
 		}
+
 		j.mu.Lock()
 		if len(j.mu.sealed) > 0 && j.mu.sealed[0] == s { // else another Release was quicker
 			j.mu.sealed = j.mu.sealed[1:]
 		}
+
 		j.mu.Unlock()
 	}
 }

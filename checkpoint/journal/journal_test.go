@@ -25,6 +25,7 @@ func TestRoundTripOnTheRealDisk(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		stop := run(j)
 		for i, p := range want {
 			seq, err := j.Append(t.Context(), p)
@@ -32,6 +33,7 @@ func TestRoundTripOnTheRealDisk(t *testing.T) {
 				t.Fatalf("start %d, record %d: got number %d, %v", start, i, seq, err)
 			}
 		}
+
 		if err := j.Wait(t.Context(), uint64((start+1)*len(want))); err != nil {
 			t.Fatal(err)
 		}
@@ -42,10 +44,12 @@ func TestRoundTripOnTheRealDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	j, err := Open(vfs.OS{}, dir, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	next := uint64(3)
 	r, err := j.Replay(t.Context(), next, func(seq uint64, p []byte) error {
 		if seq != next || !bytes.Equal(p, want[(seq-1)%4]) {
@@ -54,18 +58,22 @@ func TestRoundTripOnTheRealDisk(t *testing.T) {
 		next++
 		return nil
 	})
+
 	if err != nil || r.Records != 6 || r.Segments != 2 || r.Lost != 0 || r.Torn != 0 || r.Damaged != 0 || r.Err != nil {
 		t.Errorf("got %+v, %v, want 6 records of 2 segments and no loss", r, err)
 	}
+
 	names, err := os.ReadDir(dir)
 	if err != nil || len(names) != 2 {
 		t.Fatalf("folder holds %v, %v", names, err)
 	}
+
 	for _, n := range names {
 		if info, err := n.Info(); err != nil || info.Mode() != vfs.FileMode {
 			t.Errorf("%s has mode %v, %v, want %v", n.Name(), info.Mode(), err, vfs.FileMode)
 		}
 	}
+
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != vfs.DirMode {
 		t.Errorf("folder has mode %v, %v, want %v", info.Mode(), err, vfs.DirMode)
 	}
@@ -76,6 +84,7 @@ func TestEmpty(t *testing.T) {
 	if got, r := scan(t, m, 0); len(got) != 0 || r.Segments != 0 || r.Oldest != 0 {
 		t.Errorf("scan of no journal: %v, %+v", got, r)
 	}
+
 	j := open(t, m, Options{})
 	if got, r := replay(t, j, 0); len(got) != 0 || r.Segments != 0 {
 		t.Errorf("replay of no journal: %v, %+v", got, r)
@@ -102,6 +111,7 @@ func TestOrderOfOperations(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
+
 	want := strings.Split(`readdir journal
 mkdir journal
 syncdir state
@@ -127,6 +137,7 @@ lstat 00000000000000000004.log
 remove 00000000000000000001.log
 syncdir journal
 close 00000000000000000004.log`, "\n")
+
 	if got := f.Ops(); !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
@@ -139,16 +150,19 @@ func TestGroupCommit(t *testing.T) {
 	for range 50 {
 		add(t, j)
 	}
+
 	stop := run(j)
 	if err := j.Wait(t.Context(), 50); err != nil {
 		t.Fatal(err)
 	}
+
 	syncs := 0
 	for _, op := range f.Ops() {
 		if strings.HasPrefix(op, "sync ") {
 			syncs++
 		}
 	}
+
 	if syncs != 1 {
 		t.Errorf("%d syncs for 50 queued records, want 1", syncs)
 	}
@@ -176,10 +190,12 @@ func TestConcurrentAppenders(t *testing.T) {
 					t.Error(err)
 					return
 				}
+
 				mu.Lock()
 				if _, twice := given[seq]; twice {
 					t.Errorf("number %d was given twice", seq)
 				}
+
 				given[seq] = p
 				mu.Unlock()
 				if i == 25 {
@@ -190,10 +206,12 @@ func TestConcurrentAppenders(t *testing.T) {
 			}
 		})
 	}
+
 	wg.Wait()
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
+
 	clone := m.CrashClone(1)
 	r, err := Scan(clone, dir, 0, func(seq uint64, p []byte) error {
 		if given[seq] != string(p) {
@@ -202,9 +220,11 @@ func TestConcurrentAppenders(t *testing.T) {
 		delete(given, seq)
 		return nil
 	})
+
 	if err != nil || r.Last != 400 || r.Lost != 0 || r.Damaged != 0 || r.Torn != 0 {
 		t.Errorf("got %+v, %v", r, err)
 	}
+
 	for seq := range given {
 		if seq >= r.Oldest {
 			t.Errorf("record %d is missing", seq)
@@ -219,6 +239,7 @@ func TestStoppingWritesWhatIsQueued(t *testing.T) {
 	for range 5 {
 		add(t, j)
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := j.Run(ctx); err != nil {
@@ -244,17 +265,20 @@ func TestAppendWaitsForRoom(t *testing.T) {
 		for range 3 {
 			add(t, j)
 		}
+
 		fourth := make(chan error, 1)
 		go func() {
 			_, err := j.Append(t.Context(), []byte(payload(4)))
 			fourth <- err
 		}()
+
 		synctest.Wait()
 		select {
 		case err := <-fourth:
 			t.Fatalf("the fourth record did not wait: %v", err)
 		default:
 		}
+
 		stop := run(j)
 		if err := <-fourth; err != nil {
 			t.Error(err)
@@ -292,6 +316,7 @@ func TestWait(t *testing.T) {
 	if err := j.Wait(t.Context(), 1); err == nil {
 		t.Error("a number that was never given out was waited for")
 	}
+
 	seq := add(t, j)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -318,11 +343,13 @@ func TestReleaseKeepsTheNumbers(t *testing.T) {
 	if err := j.Release(10); err != nil {
 		t.Fatal(err)
 	}
+
 	for seed := range uint64(5) {
 		if seq := add(t, open(t, m.CrashClone(seed), opt)); seq != 11 {
 			t.Errorf("next number %d, want 11", seq)
 		}
 	}
+
 	// The last one goes when there is a newer one, and Changed tells of sealed segments.
 	stop := run(j)
 	put(t, j, 1)
@@ -332,6 +359,7 @@ func TestReleaseKeepsTheNumbers(t *testing.T) {
 	if got, r := scan(t, m, 0); !slices.Equal(got, []uint64{11}) || r.Oldest != 11 {
 		t.Errorf("got %v, %+v, want only 11", got, r)
 	}
+
 	put(t, j, 3)
 	<-j.Changed()
 	if got := j.Sealed(); len(got) != 1 || got[0] != (Segment{11, 13}) {
@@ -372,12 +400,25 @@ func TestReplayStopsForItsCaller(t *testing.T) {
 		}
 		return nil
 	})
+
 	if !errors.Is(err, enough) || r.Records != 2 {
 		t.Errorf("got %d records, %v, want 2 and the caller's error", r.Records, err)
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := open(t, m, Options{}).Replay(ctx, 0, func(uint64, []byte) error { return nil }); !errors.Is(err, context.Canceled) {
+	if _, err := open(
+		t,
+		m,
+		Options{},
+	).Replay(
+		ctx,
+		0,
+		func(uint64, []byte) error { return nil },
+	); !errors.Is(
+		err,
+		context.Canceled,
+	) {
 		t.Errorf("got %v, want the context's error", err)
 	}
 }
@@ -390,8 +431,8 @@ func TestOptionsOutOfRange(t *testing.T) {
 	}
 }
 
-// A crash after a segment was made and before its first record: the next segment takes its name, and a Release of what was
-// there before must leave it alone.
+// A crash after a segment was made and before its first record: the next segment takes its name, and a Release of what
+// was there before must leave it alone.
 func TestReleaseLeavesTheSegmentThatTookAnEmptyOnesName(t *testing.T) {
 	m := newMem(t)
 	fill(t, m, Options{Ahead: -1}, 3)
@@ -402,6 +443,7 @@ func TestReleaseLeavesTheSegmentThatTookAnEmptyOnesName(t *testing.T) {
 	if err := errors.Join(f.Close(), m.SyncDir(dir)); err != nil {
 		t.Fatal(err)
 	}
+
 	j := open(t, m, Options{Ahead: -1})
 	stop := run(j)
 	put(t, j, 2)

@@ -40,19 +40,30 @@ func decodeHeader(b []byte) (header, error) {
 	if len(b) < headerSize {
 		return header{}, errShort
 	}
+
 	ours := append([]byte(magic), version)
 	ours = append(ours, b[len(ours):headerSize-4]...)
 	sumOK := binary.LittleEndian.Uint32(b[headerSize-4:]) == crc32.Checksum(ours, castagnoli)
 	switch v := b[len(magic)]; {
-	case string(b[:len(magic)]) != magic, v == 0, v == version && !sumOK, v != version && sumOK: // the last: a flipped bit
+	case string(b[:len(magic)]) != magic,
+		v == 0,
+		v == version && !sumOK,
+		v != version && sumOK: // the last: a flipped bit
 		return header{}, errDamaged
 	case v != version:
 		return header{}, errVersion
 	}
-	h := header{binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:]), binary.LittleEndian.Uint64(b[24:])}
+
+	h := header{
+		binary.LittleEndian.Uint64(b[8:]),
+		binary.LittleEndian.Uint64(b[16:]),
+		binary.LittleEndian.Uint64(b[24:]),
+	}
+
 	if h.prev > maxNumber || h.high > maxNumber || h.dropped > maxNumber {
 		return header{}, errDamaged
 	}
+
 	return h, nil
 }
 
@@ -76,11 +87,13 @@ func decodeRecord(b []byte) (record, int, error) {
 	if len(b) < recordHead {
 		return record{}, recordHead, errShort
 	}
+
 	length := binary.LittleEndian.Uint32(b)
 	seq := binary.LittleEndian.Uint64(b[8:])
 	if length > MaxPayload || seq == 0 || seq > maxNumber {
 		return record{}, 0, errDamaged
 	}
+
 	n := recordHead + int(length)
 	if len(b) < n {
 		return record{}, n, errShort
@@ -88,5 +101,6 @@ func decodeRecord(b []byte) (record, int, error) {
 	if binary.LittleEndian.Uint32(b[4:]) != recordSum(b[:n]) {
 		return record{}, 0, errDamaged
 	}
+
 	return record{seq, b[recordHead:n:n]}, n, nil
 }

@@ -30,6 +30,7 @@ func FuzzRecord(f *testing.F) {
 			}
 			return
 		}
+
 		if out := rec.appendTo(nil); !bytes.Equal(out, in[:n]) {
 			t.Errorf("read %x, wrote %x", in[:n], out)
 		}
@@ -50,13 +51,14 @@ func FuzzHeader(f *testing.F) {
 	})
 }
 
-// FuzzSegment: any bytes as the newest segment, or before a good one, open; numbers go on above all that was read; and the
-// first and the second reading agree.
+// FuzzSegment: any bytes as the newest segment, or before a good one, open; numbers go on above all that was read; and
+// the first and the second reading agree.
 func FuzzSegment(f *testing.F) {
 	good := header{}.appendTo(nil)
 	for seq := uint64(1); seq < 4; seq++ {
 		good = record{seq, []byte(payload(seq))}.appendTo(good)
 	}
+
 	f.Add(good)
 	f.Add(append(bytes.Clone(good), make([]byte, 50)...))
 	f.Add(good[:len(good)-3])
@@ -70,6 +72,7 @@ func FuzzSegment(f *testing.F) {
 				t.Errorf("records %v, and numbers go on after %d", before, j.opened)
 			}
 		}
+
 		stop := run(j)
 		seq := put(t, j, 1)
 		if err := stop(); err != nil {

@@ -11,7 +11,8 @@ import (
 	"belay/internal/vfs"
 )
 
-// What somebody takes away from under a journal that is being written: no record is called durable that nobody can find.
+// What somebody takes away from under a journal that is being written: no record is called durable that nobody can
+// find.
 func TestRemovedWhileItIsWritten(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -32,11 +33,13 @@ func TestRemovedWhileItIsWritten(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			stop := run(j)
 			put(t, j, 3)
 			if err := tc.take(dir, segmentName(dir, 1)); err != nil {
 				t.Fatal(err)
 			}
+
 			put(t, j, 2)
 			if want := []Segment{{1, 3}}; !slices.Equal(j.Sealed(), want) {
 				t.Errorf("sealed %v, want %v: the states must keep what was in it", j.Sealed(), want)
@@ -47,6 +50,7 @@ func TestRemovedWhileItIsWritten(t *testing.T) {
 			if err := stop(); err != nil {
 				t.Fatal(err)
 			}
+
 			var got []uint64
 			if _, err := Scan(vfs.OS{}, dir, 0, collect(t, &got)); err != nil {
 				t.Fatal(err)
@@ -64,6 +68,7 @@ func TestLookNoticesWithoutARecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	stop := run(j)
 	put(t, j, 3)
 	j.Look()
@@ -74,15 +79,18 @@ func TestLookNoticesWithoutARecord(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
+
 	j.Look()
 	select {
 	case <-j.Changed():
 	case <-time.After(20 * time.Second):
 		t.Fatal("nobody noticed that the folder is gone")
 	}
+
 	if want := []Segment{{1, 4}}; !slices.Equal(j.Sealed(), want) {
 		t.Errorf("sealed %v, want %v", j.Sealed(), want)
 	}
+
 	put(t, j, 1)
 	if err := stop(); err != nil {
 		t.Fatal(err)

@@ -26,8 +26,8 @@ type Report struct {
 	Lost uint64
 	// Dropped is how many of Lost the log itself tells of: dropped from memory.
 	Dropped uint64
-	// Torn is the bytes of records that a crash or a failed write cut short. They were never acknowledged as on disk, so they
-	// are no loss.
+	// Torn is the bytes of records that a crash or a failed write cut short. They were never acknowledged as on disk,
+	// so they are no loss.
 	Torn int64
 	// Damaged counts places in the middle of a segment that hold no record.
 	Damaged      int
@@ -40,9 +40,10 @@ type Report struct {
 	Err error
 }
 
-// Replay hands the records that Open found, with numbers >= from, to fn in order, and copies damaged segments aside into
-// the folder "damaged" (the newest four are kept there). It is meant to come before the first Append. It ends early only
-// for fn's error or the context's: bad segments are passed and reported. The payload is valid during the call only.
+// Replay hands the records that Open found, with numbers >= from, to fn in order, and copies damaged segments aside
+// into the folder "damaged" (the newest four are kept there). It is meant to come before the first Append. It ends
+// early only for fn's error or the context's: bad segments are passed and reported. The payload is valid during the
+// call only.
 func (j *Journal) Replay(ctx context.Context, from uint64, fn func(seq uint64, payload []byte) error) (Report, error) {
 	w := walk{fsys: j.fsys, dir: j.dir, from: from, aside: true, fn: func(seq uint64, payload []byte) error {
 		if err := ctx.Err(); err != nil {
@@ -50,15 +51,16 @@ func (j *Journal) Replay(ctx context.Context, from uint64, fn func(seq uint64, p
 		}
 		return fn(seq, payload)
 	}}
+
 	w.report.Torn = j.cut
 	err := w.run(j.old)
 	return w.report, err
 }
 
-// Scan reads a journal that another process may be writing, and changes nothing: it hands the records with numbers >= from
-// to fn in order. A tail that is being written is Torn in the report; a segment that is released meanwhile is passed. If
-// Report.Oldest is above from, what lies between has been released: then newer states are on disk than the caller read.
-// No journal at all is an empty report. The payload is valid during the call only.
+// Scan reads a journal that another process may be writing, and changes nothing: it hands the records with numbers >=
+// from to fn in order. A tail that is being written is Torn in the report; a segment that is released meanwhile is
+// passed. If Report.Oldest is above from, what lies between has been released: then newer states are on disk than the
+// caller read. No journal at all is an empty report. The payload is valid during the call only.
 func Scan(fsys vfs.FS, dir string, from uint64, fn func(seq uint64, payload []byte) error) (Report, error) {
 	names, err := list(fsys, dir)
 	if err != nil {
@@ -78,6 +80,7 @@ func Oldest(fsys vfs.FS, dir string) (uint64, error) {
 	if len(names) == 0 {
 		return 0, nil
 	}
+
 	return names[0], nil
 }
 
@@ -103,6 +106,7 @@ func (w *walk) run(names []uint64) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -116,6 +120,7 @@ func (w *walk) segment(first uint64, window *bufio.Reader) error {
 		w.unreadable(fmt.Errorf("read segment %d: %w", first, err))
 		return nil
 	}
+
 	defer f.Close() // read only: nothing can be lost
 	w.note(first)
 	w.report.Segments++
@@ -127,12 +132,14 @@ func (w *walk) segment(first uint64, window *bufio.Reader) error {
 		}
 		return w.record(r)
 	})
+
 	if err != nil {
 		return err
 	}
 	if !begun {
 		w.begin(first, out)
 	}
+
 	w.report.High = max(w.report.High, first-1, out.head.high, out.last, out.highest)
 	w.report.Torn += out.torn
 	w.report.Damaged += out.damaged
@@ -140,11 +147,13 @@ func (w *walk) segment(first uint64, window *bufio.Reader) error {
 	if out.unusable != nil {
 		w.unreadable(fmt.Errorf("read segment %d: %w", first, out.unusable))
 	}
+
 	if w.aside && out.damaged > 0 {
 		if err := w.copyAside(first); err != nil {
 			w.passed(fmt.Errorf("copy damaged segment %d aside: %w", first, err))
 		}
 	}
+
 	return nil
 }
 
@@ -174,14 +183,17 @@ func (w *walk) begin(first uint64, f found) {
 		}
 		h.prev = first - 1 // skipped numbers cannot be told from lost ones: rather too many than none
 	}
+
 	if w.seen > 0 && h.prev > w.seen {
 		w.report.Lost += h.prev - w.seen
 	}
+
 	// Of the numbers that were dropped some may be on disk nevertheless, from a write that was reported as failed.
 	if from := max(w.seen+1, first-min(h.dropped, first-1), w.from); from < first {
 		w.report.Lost += first - from
 		w.report.Dropped += first - from
 	}
+
 	w.seen = max(w.seen, first-1)
 }
 
@@ -189,6 +201,7 @@ func (w *walk) record(r record) error {
 	if r.seq <= w.seen {
 		return nil // written again after a failure
 	}
+
 	w.report.Lost += r.seq - w.seen - 1
 	w.seen, w.report.Last = r.seq, r.seq
 	if r.seq < w.from {
@@ -197,6 +210,7 @@ func (w *walk) record(r record) error {
 	if err := w.fn(r.seq, r.payload); err != nil {
 		return fmt.Errorf("replay record %d: %w", r.seq, err)
 	}
+
 	w.report.Records++
 	return nil
 }
@@ -214,10 +228,12 @@ func (w *walk) copyAside(first uint64) error {
 	if err != nil {
 		return err
 	}
+
 	full := len(kept) >= mostAside
 	if slices.Contains(kept, first) || full && first < kept[0] {
 		return nil // an earlier start did it, or newer ones have taken its place
 	}
+
 	data, err := vfs.ReadFile(w.fsys, segmentName(w.dir, first), maxAside)
 	if err != nil {
 		return err
@@ -228,10 +244,15 @@ func (w *walk) copyAside(first uint64) error {
 	if err := vfs.Replace(w.fsys, segmentName(dir, first), data); err != nil {
 		return err
 	}
+
 	w.report.Aside = append(w.report.Aside, segmentName(dir, first))
 	if full {
-		w.report.Aside = slices.DeleteFunc(w.report.Aside, func(name string) bool { return name == segmentName(dir, kept[0]) })
+		w.report.Aside = slices.DeleteFunc(
+			w.report.Aside,
+			func(name string) bool { return name == segmentName(dir, kept[0]) },
+		)
 		return w.fsys.Remove(segmentName(dir, kept[0]))
 	}
+
 	return nil
 }

@@ -37,6 +37,7 @@ func list(fsys vfs.FS, dir string) ([]uint64, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var out []uint64
 	for _, e := range entries {
 		digits, ok := strings.CutSuffix(e.Name(), ".log")
@@ -45,6 +46,7 @@ func list(fsys vfs.FS, dir string) ([]uint64, error) {
 			out = append(out, n)
 		}
 	}
+
 	slices.Sort(out)
 	return out, nil
 }
@@ -74,8 +76,8 @@ type reader struct {
 	err error // of the disk; nothing is read after it
 }
 
-// readSegment reads a segment whose first record is number first, and hands its records to emit (if not nil), whose error
-// it returns as it is. It can read a file that is being written. The payloads are valid during the call only.
+// readSegment reads a segment whose first record is number first, and hands its records to emit (if not nil), whose
+// error it returns as it is. It can read a file that is being written. The payloads are valid during the call only.
 func readSegment(f vfs.File, first uint64, window *bufio.Reader, emit func(so found, r record) error) (found, error) {
 	rd := &reader{f: f, r: window}
 	rd.r.Reset(f)
@@ -90,15 +92,18 @@ func readSegment(f vfs.File, first uint64, window *bufio.Reader, emit func(so fo
 			}
 			continue
 		}
+
 		if emit != nil {
 			if err := emit(out, rec); err != nil {
 				return out, err
 			}
 		}
+
 		rd.skip(n)
 		out.records, out.last, out.end = out.records+1, rec.seq, rd.off
 		next = rec.seq + 1
 	}
+
 	out.highest = next - 1 + uint64(out.torn+recordHead-1)/recordHead
 	if errors.Is(err, errVersion) {
 		out.unusable = err
@@ -106,6 +111,7 @@ func readSegment(f vfs.File, first uint64, window *bufio.Reader, emit func(so fo
 	if rd.err != nil {
 		out.unusable = rd.err
 	}
+
 	if out.unusable != nil {
 		size := int64(unknownSize)
 		if info, err := f.Stat(); err == nil {
@@ -113,6 +119,7 @@ func readSegment(f vfs.File, first uint64, window *bufio.Reader, emit func(so fo
 		}
 		out.highest = next + uint64(max(size-rd.off, 0))/recordHead
 	}
+
 	return out, nil
 }
 
@@ -135,8 +142,8 @@ func (rd *reader) record(want uint64) (record, int, bool) {
 	return rec, n, err == nil && rec.seq == want
 }
 
-// pass goes over a place that is no record to the next one, whose number it puts into next. Without one it returns false,
-// after it has measured the torn tail.
+// pass goes over a place that is no record to the next one, whose number it puts into next. Without one it returns
+// false, after it has measured the torn tail.
 func (rd *reader) pass(out *found, next *uint64) bool {
 	start := rd.off
 	seq, end, ok := rd.search(*next)
@@ -144,9 +151,11 @@ func (rd *reader) pass(out *found, next *uint64) bool {
 		out.torn = max(end-start, 0)
 		return false
 	}
+
 	at := rd.off
-	// The place may have been written since we read it, if the segment is live. The writer goes forward: now that we have
-	// seen what lies behind the place, the place itself is whole, or it is damaged for good.
+
+	// The place may have been written since we read it, if the segment is live. The writer goes forward: now that we
+	// have seen what lies behind the place, the place itself is whole, or it is damaged for good.
 	rd.seek(start)
 	if start == 0 && rd.header(out) == nil {
 		return true
@@ -154,13 +163,14 @@ func (rd *reader) pass(out *found, next *uint64) bool {
 	if _, _, ok := rd.record(*next); ok {
 		return true
 	}
+
 	rd.seek(at)
 	out.damaged, out.damage, *next = out.damaged+1, out.damage+at-start, seq
 	return rd.err == nil
 }
 
-// search goes on to the next record: its number must be one that can stand there, and its sum right. If there is none, it
-// says where the last byte ends that is not zero.
+// search goes on to the next record: its number must be one that can stand there, and its sum right. If there is none,
+// it says where the last byte ends that is not zero.
 func (rd *reader) search(next uint64) (seq uint64, end int64, ok bool) {
 	start := rd.off
 	for {
@@ -171,6 +181,7 @@ func (rd *reader) search(next uint64) (seq uint64, end int64, ok bool) {
 			}
 			return 0, end, false
 		}
+
 		b = rd.peek(rd.r.Buffered())
 		i := 0
 		for ; i+recordHead <= len(b); i++ {
@@ -179,13 +190,16 @@ func (rd *reader) search(next uint64) (seq uint64, end int64, ok bool) {
 				break
 			}
 		}
+
 		if n := lastNonZero(b[:i]); n > 0 {
 			end = rd.off + n
 		}
+
 		candidate := i+recordHead <= len(b)
 		if candidate && b[i] != 0 {
 			end = rd.off + int64(i) + 1
 		}
+
 		rd.skip(i)
 		if candidate {
 			if _, _, ok := rd.record(seq); ok {
@@ -214,11 +228,13 @@ func (rd *reader) peek(n int) []byte {
 		rd.r = bufio.NewReaderSize(nil, recordHead+MaxPayload)
 		rd.seek(rd.off)
 	}
+
 	b, err := rd.r.Peek(n)
 	if err != nil && err != io.EOF {
 		rd.err = err
 		return nil
 	}
+
 	return b
 }
 

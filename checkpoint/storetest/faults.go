@@ -13,21 +13,22 @@ import (
 	"belay/internal/vfs/vfstest"
 )
 
-// Faults checks a store that keeps its data on a vfs.FS: one script meets every fault of a disk at every operation, and a
-// power cut there. Each time it looks at the store as it goes on, and at what a power cut leaves: what was acknowledged is
-// there to the byte, what was refused is there whole or not at all, and no fault of a write is swallowed.
+// Faults checks a store that keeps its data on a vfs.FS: one script meets every fault of a disk at every operation, and
+// a power cut there. Each time it looks at the store as it goes on, and at what a power cut leaves: what was
+// acknowledged is there to the byte, what was refused is there whole or not at all, and no fault of a write is
+// swallowed.
 //
-// open must open the store in the same place of whatever file system it is given. whole, if not nil, gives every rule that
-// is broken on a disk: it is asked about each one that a fault or a power cut left.
-func Faults(t *testing.T, open func(fsys vfs.FS) (checkpoint.Store, error), whole func(fsys vfs.FS) []string) {
+// open must open the store in the same place of whatever file system it is given. whole, if not nil, gives every rule
+// that is broken on a disk: it is asked about each one that a fault or a power cut left.
+func Faults(t *testing.T, open func(fsys vfs.FS) checkpoint.Store, whole func(fsys vfs.FS) []string) {
 	vfstest.Sweep{Least: 20}.Run(t, func(p *vfstest.Point) {
-		d := &sweep{Point: p, t: t, open: open, whole: whole, held: make(map[place]*record)}
+		d := &sweep{Point: p, t: t, open: open, whole: whole, held: make(map[ref]*record)}
 		d.run(t.Context())
 	})
 }
 
-// place names one checkpoint.
-type place struct {
+// ref names one checkpoint.
+type ref struct {
 	key    checkpoint.Key
 	number uint64
 }
@@ -43,22 +44,21 @@ type record struct {
 type sweep struct {
 	*vfstest.Point
 	t     *testing.T
-	open  func(vfs.FS) (checkpoint.Store, error)
+	open  func(vfs.FS) checkpoint.Store
 	whole func(vfs.FS) []string
-	held  map[place]*record
+	held  map[ref]*record
 }
 
 // run is the script: first steps of two sessions, a deletion, more after it.
 func (d *sweep) run(ctx context.Context) {
-	s, err := d.open(d.Fault)
-	if d.Hear(err) != nil {
-		d.afterCrash(ctx)
-		return
+	s := d.open(d.Fault)
+	if n := d.Fault.Count(); n > 0 {
+		d.Errorf("opening the store does %d operations on the disk, want none", n)
 	}
 	a, b := key("a"), checkpoint.Key{Agent: "other", Session: "b"}
 	d.put(ctx, s, a, full(1))
 	d.put(ctx, s, a, sparse(2))
-	_ = d.Hear(s.Probe(ctx)) // Hear has looked at it
+	_ = d.Hear(s.Probe(ctx, 100)) // Hear has looked at it
 	d.put(ctx, s, b, full(1))
 	d.remove(ctx, s, a, 2)
 	d.put(ctx, s, a, full(3))
@@ -69,7 +69,7 @@ func (d *sweep) run(ctx context.Context) {
 
 func (d *sweep) put(ctx context.Context, s checkpoint.Store, k checkpoint.Key, m checkpoint.Meta) {
 	r := &record{m: m, data: d.encoded(k, m)}
-	d.held[place{k, m.Number}] = r
+	d.held[ref{k, m.Number}] = r
 	err := d.Hear(s.Put(ctx, k, m, r.data))
 	r.must = err == nil
 	if err == nil || d.Dies {
@@ -97,7 +97,7 @@ func (d *sweep) encoded(k checkpoint.Key, m checkpoint.Meta) []byte {
 }
 
 func (d *sweep) remove(ctx context.Context, s checkpoint.Store, k checkpoint.Key, n uint64) {
-	r := d.held[place{k, n}]
+	r := d.held[ref{k, n}]
 	r.must = false
 	err := d.Hear(s.Delete(ctx, k, n))
 	if err != nil && !d.Dies {
@@ -112,12 +112,8 @@ func (d *sweep) remove(ctx context.Context, s checkpoint.Store, k checkpoint.Key
 func (d *sweep) afterCrash(ctx context.Context) {
 	for seed, left := range d.Crashes() {
 		when := fmt.Sprintf("after the power cut (seed %d)", seed)
-		d.audit(left, when)
-		s, err := d.open(left)
-		if err != nil {
-			d.Errorf("open %s: %v", when, err)
-			continue
-		}
+		d.wholeness(left, when)
+		s := d.open(left)
 		d.check(ctx, s, when)
 		for p := range d.held {
 			m := full(100 + p.number)
@@ -128,11 +124,11 @@ func (d *sweep) afterCrash(ctx context.Context) {
 		if err := s.Close(); err != nil {
 			d.Errorf("%s: close: %v", when, err)
 		}
-		d.audit(left, when+" and the next checkpoint")
+		d.wholeness(left, when+" and the next checkpoint")
 	}
 }
 
-func (d *sweep) audit(left vfs.FS, when string) {
+func (d *sweep) wholeness(left vfs.FS, when string) {
 	if d.whole == nil {
 		return
 	}
@@ -141,10 +137,10 @@ func (d *sweep) audit(left vfs.FS, when string) {
 	}
 }
 
-// check compares what a store answers with what is known. Answers that the fault reaches itself (reads of a disk that is
-// gone) say nothing but that they failed.
+// check compares what a store answers with what is known. Answers that the fault reaches itself (reads of a disk that
+// is gone) say nothing but that they failed.
 func (d *sweep) check(ctx context.Context, s checkpoint.Store, when string) {
-	listed := make(map[place]checkpoint.Meta)
+	listed := make(map[ref]checkpoint.Meta)
 	for p := range d.held {
 		list, err := s.List(ctx, p.key)
 		if d.Hear(err) != nil && errors.Is(err, d.Err) {
@@ -154,7 +150,7 @@ func (d *sweep) check(ctx context.Context, s checkpoint.Store, when string) {
 			d.Errorf("%s: list %s: %v", when, p.key, err)
 		}
 		for _, m := range list {
-			listed[place{p.key, m.Number}] = m
+			listed[ref{p.key, m.Number}] = m
 		}
 	}
 	for p, r := range d.held {

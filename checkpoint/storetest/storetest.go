@@ -284,7 +284,7 @@ func testCancelled(t *testing.T, s checkpoint.Store) {
 		"Get":      getErr,
 		"Delete":   s.Delete(ctx, key("a"), 1),
 		"Sessions": sessionsErr,
-		"Probe":    s.Probe(ctx),
+		"Probe":    s.Probe(ctx, 100),
 	} {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("%s with a cancelled context: got %v, want context.Canceled", name, err)
@@ -296,7 +296,7 @@ func testCancelled(t *testing.T, s checkpoint.Store) {
 func testProbe(t *testing.T, s checkpoint.Store) {
 	put(t, s, key("a"), full(1), "x")
 	for range 3 {
-		if err := s.Probe(t.Context()); err != nil {
+		if err := s.Probe(t.Context(), 100); err != nil {
 			t.Errorf("probe: %v", err)
 		}
 	}
@@ -336,7 +336,7 @@ func testConcurrent(t *testing.T, s checkpoint.Store) {
 				default:
 				}
 				readNewest(t, s, (i+n)%sessions, data)
-				if err := s.Probe(t.Context()); err != nil {
+				if err := s.Probe(t.Context(), 100); err != nil {
 					t.Errorf("probe: %v", err)
 				}
 				if _, err := s.Sessions(t.Context()); err != nil {

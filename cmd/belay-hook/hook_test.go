@@ -304,11 +304,10 @@ func sock(state string) string { return filepath.Join(state, "belay.sock") }
 // until polls for something that another process does.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); {
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("still waiting for %s", what)
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 }
 

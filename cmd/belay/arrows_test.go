@@ -15,15 +15,17 @@ import (
 
 // pkg is what `go list` tells of a package.
 type pkg struct {
-	ImportPath string
-	Name       string
-	Imports    []string
-	Deps       []string
+	ImportPath   string
+	Name         string
+	Imports      []string
+	Deps         []string
+	TestImports  []string
+	XTestImports []string
 }
 
 func packages(t *testing.T) []pkg {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Name,Imports,Deps", "./...")
+	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Name,Imports,Deps,TestImports,XTestImports", "./...")
 	cmd.Dir = moduleRoot(t)
 	out, err := cmd.Output()
 	if err != nil {
@@ -167,13 +169,33 @@ func TestAgentsAreKnownInOnePlace(t *testing.T) {
 	}
 }
 
+// A store is a folder below checkpoint and a line in internal/state: nobody else names it, not even a test, but the store's own.
+func TestStoresAreKnownInOnePlace(t *testing.T) {
+	stores := 0
+	for _, p := range packages(t) {
+		for _, imp := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
+			one, ok := strings.CutPrefix(imp, "belay/checkpoint/")
+			if !ok || one == "journal" || one == "storetest" {
+				continue
+			}
+			stores++
+			if p.ImportPath != "belay/internal/state" && !below(p.ImportPath, imp) {
+				t.Errorf("%s imports %s: use state.Dir.OpenStore", p.ImportPath, imp)
+			}
+		}
+	}
+	if stores == 0 {
+		t.Error("no store is imported anywhere: this test holds nothing")
+	}
+}
+
 // Each outside library lives in one package, so that it can be replaced there.
 func TestLibrariesLiveInOnePackage(t *testing.T) {
 	homes := map[string][]string{
 		"github.com/sony/gobreaker":      {"belay/breaker"},
 		"github.com/fsnotify/fsnotify":   {"belay/watch"},
 		"github.com/robfig/cron":         {"belay/heartbeat"},
-		"github.com/knadh/koanf":         {"belay/internal/config"},
+		"go.yaml.in/yaml":                {"belay/internal/config"},
 		"github.com/spf13/cobra":         {"belay/cmd/belay"},
 		"filippo.io/age":                 {"belay/internal/state/mirror"},
 		"gopkg.in/natefinch/lumberjack":  {"belay/cmd/belay"},

@@ -208,7 +208,7 @@ func daemonOptions(c *config.Config, root string, log *zap.Logger) daemon.Option
 		Breaker:   breaker.Options{Failures: c.Breaker.Failures, Pause: c.Breaker.Pause, MaxPause: c.Breaker.MaxPause, Manual: c.Breaker.Heal == "manual"},
 		Retention: checkpoint.Policy{Count: int64(c.Retention.Count), Bytes: int64(c.Retention.Bytes), Age: c.Retention.Age}, TotalBytes: int64(c.Retention.TotalBytes),
 		Adopt: recovery.Adopt(c.Recovery.Adopt), AdoptWindow: c.Recovery.Window, BriefBytes: c.Recovery.MaxBytes,
-		SegmentBytes: int64(c.Journal.Segment), MemoryBytes: int(c.Journal.Memory), SpoolBytes: int64(c.Spool.Bytes), SpoolAge: c.Spool.Age,
+		SegmentBytes: int64(c.Journal.Segment), MemoryBytes: int(c.Journal.Memory),
 		Mirror: daemon.Mirror(c.Mirror), KeyDir: config.KeyDir(os.Getenv), WorkTree: c.Worktree.Enabled, Notify: c.Watch.Notify, Poll: c.Watch.Poll, PollMax: c.Watch.PollMax,
 		Connections: c.Limits.Connections, SessionsPerMinute: c.Limits.SessionsPerMinute, IdleExit: c.Idle.Exit,
 	}

@@ -16,13 +16,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"belay/checkpoint"
-	"belay/checkpoint/filestore"
 	"belay/docs"
 	"belay/internal/agent"
 	"belay/internal/agent/all"
 	"belay/internal/daemon"
 	"belay/internal/state"
-	"belay/internal/state/query"
 	"belay/internal/state/spool"
 	"belay/internal/vfs"
 	"belay/internal/wire"
@@ -191,14 +189,18 @@ const doctorSessions = 200 // newest ones, whose checkpoints are read
 
 // diagnoseStore reads every checkpoint's checksum of the newest sessions.
 func diagnoseStore(ctx context.Context, dir state.Dir, states []*checkpoint.State, screen io.Writer) []finding {
-	store := filestore.At(dir.FS, dir.Root)
+	store, err := dir.OpenStore()
+	if err != nil {
+		return []finding{{"store", "problem", err.Error(), ""}}
+	}
+	defer store.Close() // nothing is written through it
 	var list []finding
 	whole, some := 0, states[:min(len(states), doctorSessions)]
 	step, done := progress(screen, len(some), "reading checkpoints")
 	planted := map[string]bool{} // sessions share work trees
 	for _, s := range some {
 		step()
-		for _, said := range query.InWorkTree(s.Workspace) {
+		for _, said := range state.InWorkTree(s.Workspace) {
 			if !planted[said] {
 				list = append(list, finding{"planted", "note", said, "it is not used; see who put it there"})
 			}

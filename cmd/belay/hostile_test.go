@@ -19,7 +19,6 @@ import (
 	"github.com/creack/pty"
 
 	"belay/checkpoint"
-	"belay/checkpoint/filestore"
 	"belay/internal/state"
 	"belay/internal/vfs/vfstest"
 	"belay/recovery"
@@ -65,7 +64,7 @@ func hostileState(t *testing.T, dir state.Dir, evil string) checkpoint.Key {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := filestore.Open(dir.FS, dir.Root)
+	store, err := dir.OpenStore()
 	if err != nil {
 		t.Fatal(err)
 	}

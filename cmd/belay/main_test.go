@@ -134,11 +134,10 @@ func until(ts *testscript.TestScript, neg bool, args []string) {
 
 // wait polls until done or a generous deadline.
 func wait(done func() bool) bool {
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if done() {
 			return true
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	return false
 }

@@ -61,8 +61,6 @@ type Incoming struct {
 // EventSpec describes one hook event of an agent.
 type EventSpec struct {
 	Name string
-	// Budget is how long the agent lets the hook run before it kills it; 0 when it never does.
-	Budget time.Duration
 	// Waits is set when belay's answer to the event can carry text into the context.
 	Waits bool
 }

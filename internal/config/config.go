@@ -12,10 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strings"
-
-	"github.com/knadh/koanf/providers/confmap"
-	"github.com/knadh/koanf/v2"
+	"reflect"
 )
 
 // Origins of a value beside the file's path and the name of a variable.
@@ -92,10 +89,7 @@ func Load(opt Options) (*Config, error) {
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	c, err := l.config()
-	if err != nil {
-		return nil, err
-	}
+	c := l.config()
 	c.Warnings = warnings
 	if read {
 		c.File = file
@@ -104,29 +98,14 @@ func Load(opt Options) (*Config, error) {
 }
 
 // config fills the struct from the values, which are of the right types.
-func (l *loader) config() (*Config, error) {
+func (l *loader) config() *Config {
 	c := &Config{values: l.values, origins: l.origins}
-	k := koanf.New(".")
-	if err := k.Load(confmap.Provider(l.values, "."), nil); err != nil {
-		return nil, fmt.Errorf("merge settings: %w", err)
+	settings := reflect.ValueOf(&c.Settings).Elem()
+	for _, f := range l.fields {
+		settings.FieldByIndex(f.index).Set(reflect.ValueOf(l.values[f.key]))
 	}
-	if err := k.Unmarshal("", &c.Settings); err != nil {
-		return nil, fmt.Errorf("decode settings: %w", err)
-	}
-	return c, nil
+	return c
 }
-
-// Default gives the settings without any file, variable or flag.
-func Default() Settings {
-	c, err := Load(Options{Strict: true})
-	if err != nil {
-		panic("config: the defaults are not valid: " + err.Error())
-	}
-	return c.Settings
-}
-
-// Origin says where a key's value came from: "default", the file's path, the variable's name or "flag".
-func (c *Config) Origin(key string) string { return c.origins[key] }
 
 // Values gives all settings in the order of the struct.
 func (c *Config) Values() []Value {
@@ -158,19 +137,6 @@ func BinDir(getenv func(string) string) string {
 		return ""
 	}
 	return filepath.Join(base, "belay", "bin")
-}
-
-// Lookup gives a function like os.Getenv over a list like os.Environ's.
-func Lookup(environ []string) func(string) string {
-	return func(name string) string {
-		value := ""
-		for _, line := range environ {
-			if v, ok := strings.CutPrefix(line, name+"="); ok {
-				value = v
-			}
-		}
-		return value
-	}
 }
 
 // FilePath is the place of the settings file: BELAY_CONFIG (then it must exist), else $XDG_CONFIG_HOME/belay/config.yaml,

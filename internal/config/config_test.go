@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -31,8 +32,27 @@ func load(t *testing.T, opt Options) *Config {
 	return c
 }
 
+// defaults gives the settings without any file, variable or flag.
+func defaults(t *testing.T) Settings {
+	t.Helper()
+	return load(t, Options{Strict: true}).Settings
+}
+
+// lookup gives a function like os.Getenv over a list like os.Environ's.
+func lookup(environ []string) func(string) string {
+	return func(name string) string {
+		value := ""
+		for _, line := range environ {
+			if v, ok := strings.CutPrefix(line, name+"="); ok {
+				value = v
+			}
+		}
+		return value
+	}
+}
+
 func TestDefaults(t *testing.T) {
-	s := Default()
+	s := defaults(t)
 	for _, c := range []struct {
 		name      string
 		got, want any
@@ -102,8 +122,8 @@ func TestPrecedence(t *testing.T) {
 		{"a bad variable does not hide the file", Options{File: path, Env: []string{env + "=many"}}, 4, path},
 	} {
 		got := load(t, c.opt)
-		if got.Breaker.Failures != c.want || got.Origin(key) != c.origin {
-			t.Errorf("%s: %d from %q, want %d from %q", c.name, got.Breaker.Failures, got.Origin(key), c.want, c.origin)
+		if got.Breaker.Failures != c.want || got.origins[key] != c.origin {
+			t.Errorf("%s: %d from %q, want %d from %q", c.name, got.Breaker.Failures, got.origins[key], c.want, c.origin)
 		}
 	}
 }
@@ -175,8 +195,8 @@ func TestValuesReadBack(t *testing.T) {
 func TestT15BadRetention(t *testing.T) {
 	path := file(t, "retention:\n  age: 1Y\n  count: 7\nbreaker:\n  failures: 9\n")
 	c := load(t, Options{File: path})
-	if c.Retention.Age != 30*24*time.Hour || c.Origin("retention.age") != OriginDefault {
-		t.Errorf("retention.age = %v from %s, want the default", c.Retention.Age, c.Origin("retention.age"))
+	if c.Retention.Age != 30*24*time.Hour || c.origins["retention.age"] != OriginDefault {
+		t.Errorf("retention.age = %v from %s, want the default", c.Retention.Age, c.origins["retention.age"])
 	}
 	if c.Retention.Count != 7 || c.Breaker.Failures != 9 || c.File != path {
 		t.Errorf("count %d, failures %d, file %q: want 7, 9 and the file", c.Retention.Count, c.Breaker.Failures, c.File)
@@ -190,7 +210,7 @@ func TestT15BadRetention(t *testing.T) {
 	}
 }
 
-// One of each kind of fault, told in one go. Long because it is one table.
+// One of each kind of fault, told in one go.
 func TestAllFaultsAtOnce(t *testing.T) {
 	path := file(t, `
 gates: {spars: {time: 5m}, full: 5m, sparse: {rounds: 0}}
@@ -255,7 +275,7 @@ log: {level: "in\u0007fo"}
 	c = load(t, opt)
 	check(t, errors.Join(c.Warnings...).Error(), append(wanted[:17:17], wanted[19]))
 	// What was good in the file goes on; retention.age came twice, and the first of them is 2d, from the section.
-	want := Default()
+	want := defaults(t)
 	want.Retention.Age = c.Retention.Age
 	if !reflect.DeepEqual(c.Settings, want) {
 		t.Errorf("settings %+v, want the defaults", c.Settings)
@@ -281,7 +301,7 @@ func TestBadFile(t *testing.T) {
 		if len(lenient.Warnings) == 0 || !strings.Contains(errors.Join(lenient.Warnings...).Error(), c.want) {
 			t.Errorf("%s: warnings %v, want %q", c.name, lenient.Warnings, c.want)
 		}
-		if !reflect.DeepEqual(lenient.Settings, Default()) {
+		if !reflect.DeepEqual(lenient.Settings, defaults(t)) {
 			t.Errorf("%s: settings %+v, want the defaults", c.name, lenient.Settings)
 		}
 		c.opt.Strict = true
@@ -316,7 +336,7 @@ func TestPairsGoBackTogether(t *testing.T) {
 	if len(c.Warnings) != 1 || !errors.As(c.Warnings[0], &fault) || fault.Origin != path {
 		t.Fatalf("warnings %v, want one that names the file", c.Warnings)
 	}
-	if c.Watch.Poll != time.Second || c.Watch.PollMax != 30*time.Second || c.Origin("watch.poll_max") != OriginDefault {
+	if c.Watch.Poll != time.Second || c.Watch.PollMax != 30*time.Second || c.origins["watch.poll_max"] != OriginDefault {
 		t.Errorf("poll %v up to %v, want the defaults", c.Watch.Poll, c.Watch.PollMax)
 	}
 	if _, err := Load(Options{Flags: map[string]string{"watch.poll_max": "500ms"}}); err == nil {
@@ -326,7 +346,7 @@ func TestPairsGoBackTogether(t *testing.T) {
 
 func TestBinDir(t *testing.T) {
 	for env, want := range map[string]string{"HOME=/h": "/h/.local/share/belay/bin", "XDG_DATA_HOME=/d": "/d/belay/bin", "HOME=.": "", "XDG_DATA_HOME=d": ""} {
-		if got := BinDir(Lookup([]string{env})); got != want {
+		if got := BinDir(lookup([]string{env})); got != want {
 			t.Errorf("%s: %q, want %q", env, got, want)
 		}
 	}
@@ -348,7 +368,7 @@ func TestPlaces(t *testing.T) {
 		{"relative home", []string{"HOME=."}, "", "", false},
 		{"relative own", []string{"HOME=/h", "BELAY_STATE_DIR=x"}, "", "/h/.config/belay/config.yaml", false},
 	} {
-		getenv := Lookup(c.env)
+		getenv := lookup(c.env)
 		if got, err := StateDir(getenv("BELAY_STATE_DIR"), getenv); got != c.state || (err != nil) != (c.state == "") {
 			t.Errorf("%s: state folder %q, %v; want %q", c.name, got, err, c.state)
 		}
@@ -358,9 +378,24 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
+// markdown is the table of all settings for docs/settings.md.
+func markdown() string {
+	var b strings.Builder
+	b.WriteString("| key | default | environment | meaning |\n| --- | --- | --- | --- |\n")
+	cell := strings.NewReplacer("|", "\\|", "\n", " ")
+	for _, f := range fields() {
+		def := "`" + text(f.def) + "`"
+		if text(f.def) == "" {
+			def = "(empty)"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | `%s` | %s Allowed: %s. |\n", f.key, def, f.env, cell.Replace(f.help), cell.Replace(f.allowed()))
+	}
+	return b.String()
+}
+
 // docs/settings.md holds the table between these lines, once that page is written.
 func TestMarkdown(t *testing.T) {
-	table := Markdown()
+	table := markdown()
 	if n := strings.Count(table, "\n"); n != len(fields())+2 {
 		t.Errorf("%d lines, want one for each setting and two for the head", n)
 	}
@@ -383,7 +418,7 @@ func TestMarkdown(t *testing.T) {
 	head, rest, ok := strings.Cut(string(old), "| key |")
 	_, tail, more := strings.Cut(rest, "\n\n")
 	if !*update || !ok {
-		t.Fatalf("docs/settings.md does not hold the table of Markdown(); run this test with -update")
+		t.Fatalf("docs/settings.md does not hold the table of markdown(); run this test with -update")
 	}
 	if more {
 		tail = "\n" + tail
@@ -420,10 +455,7 @@ func FuzzLoad(f *testing.F) {
 				t.Errorf("%s: %#v prints as %q and reads back as %#v, %v", f.key, v, text(v), back, err)
 			}
 		}
-		c, err := l.config()
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := l.config()
 		if c.Log.Level != l.values["log.level"] || c.Retention.Age != l.values["retention.age"] || c.Spool.Bytes != l.values["spool.bytes"] {
 			t.Errorf("settings %+v, want those of %v", c.Settings, l.values)
 		}

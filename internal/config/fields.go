@@ -11,6 +11,7 @@ import (
 // field is one setting as its tags describe it.
 type field struct {
 	key    string // gates.sparse.time
+	index  []int  // where it stands in Settings, as reflect counts
 	env    string // BELAY_GATES_SPARSE_TIME
 	help   string
 	kind   string // what it is, in words: "a duration"
@@ -25,19 +26,19 @@ type field struct {
 }
 
 // fields reads the tags of Settings, in their order. A tag that does not fit its type is a broken invariant.
-func fields() []*field { return walk(reflect.TypeFor[Settings](), "") }
+func fields() []*field { return walk(reflect.TypeFor[Settings](), "", nil) }
 
-func walk(t reflect.Type, prefix string) []*field {
+func walk(t reflect.Type, prefix string, index []int) []*field {
 	var all []*field
 	for i := range t.NumField() {
 		sf := t.Field(i)
-		key := prefix + sf.Tag.Get("koanf")
+		key, at := prefix+sf.Tag.Get("key"), append(slices.Clone(index), i)
 		if sf.Type.Kind() == reflect.Struct {
-			all = append(all, walk(sf.Type, key+".")...)
+			all = append(all, walk(sf.Type, key+".", at)...)
 			continue
 		}
 		f := &field{
-			key: key, env: envName(key), help: sf.Tag.Get("help"), form: sf.Tag.Get("form"), atMost: sf.Tag.Get("atmost"),
+			key: key, index: at, env: envName(key), help: sf.Tag.Get("help"), form: sf.Tag.Get("form"), atMost: sf.Tag.Get("atmost"),
 			zero: reflect.Zero(sf.Type).Interface(),
 		}
 		f.describe()
@@ -150,19 +151,4 @@ func distance(a, b string) int {
 		}
 	}
 	return row[len(b)]
-}
-
-// Markdown is the table of all settings for docs/settings.md.
-func Markdown() string {
-	var b strings.Builder
-	b.WriteString("| key | default | environment | meaning |\n| --- | --- | --- | --- |\n")
-	cell := strings.NewReplacer("|", "\\|", "\n", " ")
-	for _, f := range fields() {
-		def := "`" + text(f.def) + "`"
-		if text(f.def) == "" {
-			def = "(empty)"
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | `%s` | %s Allowed: %s. |\n", f.key, def, f.env, cell.Replace(f.help), cell.Replace(f.allowed()))
-	}
-	return b.String()
 }

@@ -10,7 +10,7 @@ import (
 
 	"belay/internal/vfs"
 
-	"github.com/knadh/koanf/parsers/yaml"
+	"go.yaml.in/yaml/v3"
 )
 
 // maxFile bounds the settings file. A real one has some hundred bytes.
@@ -94,8 +94,8 @@ func (l *loader) layerFile() (path string, read bool) {
 }
 
 func (l *loader) layerYAML(data []byte, origin string) {
-	tree, err := yaml.Parser().Unmarshal(data)
-	if err != nil {
+	var tree map[string]any
+	if err := yaml.Unmarshal(data, &tree); err != nil {
 		l.fault("settings file", origin, "all of "+origin+" is passed over: "+strings.Join(strings.Fields(err.Error()), " "), "must be YAML")
 		return
 	}

@@ -16,6 +16,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/redact"
+	"belay/internal/state"
 	"belay/internal/vfs"
 )
 
@@ -24,14 +25,14 @@ type Daemon struct {
 	opt       Options
 	settings  *atomic.Pointer[Options] // with what Reload changed
 	times     times
-	openStore func(vfs.FS, string) (checkpoint.Store, error)
+	openStore func(state.Dir) (checkpoint.Store, error)
 	ready     func(*life) // clients are answered from now on
 }
 
 // New checks the options; nothing is opened before Run.
 func New(opt Options) *Daemon {
 	opt.FS = vfs.Within(opt.FS, opt.StateDir)
-	d := &Daemon{opt: opt, settings: new(atomic.Pointer[Options]), times: usualTimes(), openStore: openFileStore}
+	d := &Daemon{opt: opt, settings: new(atomic.Pointer[Options]), times: usualTimes(), openStore: state.Dir.OpenStore}
 	d.settings.Store(&opt)
 	d.ready = func(*life) {
 		if opt.Ready != nil {
@@ -74,16 +75,21 @@ func (d *Daemon) live(ctx context.Context) error {
 	defer end()
 	go func() { defer close(served); l.server.Serve(life, talk, l.site.place) }() // first of all: clients wait for ready, not for a socket
 
-	if err := l.open(ctx, life, func() (checkpoint.Store, error) { return d.openStore(d.opt.FS, d.opt.StateDir) }); err != nil {
+	store, err := d.openStore(l.dir)
+	var rep state.Report
+	if err == nil {
+		rep, err = l.open(ctx, life, store)
+	}
+	if err != nil {
 		hangUp()
 		return errors.Join(err, l.site.leave())
 	}
 	close(l.ready)
 	d.ready(l)
+	tellReplay(l.log, rep, len(l.sessions.Active()))
 	l.log.Info("ready", zap.String("socket", l.site.path()), zap.Duration("after", time.Since(l.began)))
 	l.settleIn(life)
 
-	var err error
 	select {
 	case <-ctx.Done():
 	case <-served:

@@ -14,7 +14,7 @@ import (
 
 	"belay/breaker"
 	"belay/checkpoint"
-	"belay/checkpoint/filestore"
+	"belay/internal/state"
 	"belay/internal/state/check"
 	"belay/internal/vfs"
 	"belay/internal/wire"
@@ -47,18 +47,18 @@ func (f *faulty) Put(ctx context.Context, key checkpoint.Key, m checkpoint.Meta,
 	return f.Store.Put(ctx, key, m, data)
 }
 
-func (f *faulty) Probe(ctx context.Context) error {
+func (f *faulty) Probe(ctx context.Context, size int) error {
 	if f.fail.Load() && f.key.Load() == nil {
 		return syscall.ENOSPC
 	}
-	return f.Store.Probe(ctx)
+	return f.Store.Probe(ctx, size)
 }
 
 // withFaults puts a faulty store into a daemon.
 func withFaults(f *faulty) func(*Daemon) {
 	return func(d *Daemon) {
-		d.openStore = func(fsys vfs.FS, stateDir string) (s checkpoint.Store, err error) {
-			f.Store, err = filestore.Open(fsys, stateDir)
+		d.openStore = func(dir state.Dir) (s checkpoint.Store, err error) {
+			f.Store, err = dir.OpenStore()
 			return f, err
 		}
 		d.opt.Gates.FullTime, d.opt.Gates.SparseTime = 0, 0

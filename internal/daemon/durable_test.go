@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"belay/checkpoint/filestore"
 	"belay/checkpoint/journal"
 	"belay/internal/state"
 	"belay/internal/state/check/checktest"
@@ -254,10 +253,9 @@ func (k *killed) run(life time.Duration, acknowledged bool) {
 // after the answer says that it is on disk.
 func (k *killed) client(ctx context.Context, i int) {
 	c := &k.clients[i]
-	for ctx.Err() == nil {
+	for ; ctx.Err() == nil; time.Sleep(2 * time.Millisecond) { // the daemon is being started
 		conn, err := wire.Dial(ctx, k.dir, "")
 		if err != nil {
-			time.Sleep(2 * time.Millisecond) // it is being started
 			continue
 		}
 		for {
@@ -293,7 +291,7 @@ func (k *killed) compare() {
 	for key, s := range states {
 		found[key.Session] = s.Rounds
 		last = max(last, s.Seq)
-		list, err := filestore.At(f.Dir.FS, f.Dir.Root).List(context.Background(), key)
+		list, err := storeOf(k.t, k.dir).List(context.Background(), key)
 		if err != nil {
 			k.t.Error(err)
 		}

@@ -85,8 +85,18 @@ func testOptions(dir string, log *zap.Logger) Options {
 		Retention: checkpoint.Policy{Count: 50, Bytes: 64 << 20, Age: 30 * 24 * time.Hour},
 		Adopt:     recovery.AdoptAuto, AdoptWindow: 24 * time.Hour, BriefBytes: 9000,
 		Heartbeat: "@every 30m", Breaker: breaker.Options{Failures: 3, Pause: 50 * time.Millisecond, MaxPause: 200 * time.Millisecond},
-		SegmentBytes: 16 << 20, MemoryBytes: 4 << 20, SpoolBytes: 64 << 20, SpoolAge: 7 * 24 * time.Hour, Mirror: MirrorRedacted, Notify: true,
+		SegmentBytes: 16 << 20, MemoryBytes: 4 << 20, Mirror: MirrorRedacted, Notify: true,
 		Poll: 50 * time.Millisecond, PollMax: 200 * time.Millisecond, Connections: 600, SessionsPerMinute: 100_000}
+}
+
+// storeOf gives the store of a state folder on the real disk, for reading.
+func storeOf(t testing.TB, dir string) checkpoint.Store {
+	t.Helper()
+	s, err := state.Dir{Root: dir, FS: vfs.OS{}}.OpenStore()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // lockName is the lock beside a socket.

@@ -3,8 +3,6 @@ package daemon
 import (
 	"context"
 	"runtime/debug"
-	"strconv"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -24,22 +22,21 @@ func (l *life) settleIn(ctx context.Context) {
 // releaseAfter is how long a daemon has had no session before it gives memory back.
 const releaseAfter = time.Second
 
-// releaseMemory gives memory back when there is nothing to do: after the start, and whenever the last session has left.
+// releaseMemory gives the heap's memory back whenever the last session has left. A start leaves nothing there that is worth a
+// collection.
 func releaseMemory(ctx context.Context, ss *sessions) {
-	for left := false; ; left = true {
-		if !sleep(ctx, releaseAfter) {
-			return
-		}
-		if len(ss.Active()) == 0 {
-			if left { // a start leaves nothing on the heap that is worth a collection
-				debug.FreeOSMemory()
-			}
-			unmapProgram()
-		}
+	for {
 		select {
 		case <-ss.emptied:
 		case <-ctx.Done():
 			return
+		}
+
+		if !sleep(ctx, releaseAfter) {
+			return
+		}
+		if len(ss.Active()) == 0 {
+			debug.FreeOSMemory()
 		}
 	}
 }
@@ -54,12 +51,4 @@ func sleep(ctx context.Context, t time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-// span reads "from-to" of a memory map.
-func span(s string) (from, to uintptr, ok bool) {
-	a, b, _ := strings.Cut(s, "-")
-	f, err1 := strconv.ParseUint(a, 16, strconv.IntSize)
-	t, err2 := strconv.ParseUint(b, 16, strconv.IntSize)
-	return uintptr(f), uintptr(t), err1 == nil && err2 == nil && f < t
 }

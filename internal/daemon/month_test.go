@@ -17,7 +17,6 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"belay/checkpoint"
-	"belay/checkpoint/filestore"
 	"belay/internal/state/check/checktest"
 	"belay/internal/vfs"
 	"belay/internal/vfs/vfstest"
@@ -55,7 +54,7 @@ func TestMonthStaysWithinItsBudget(t *testing.T) {
 		l := newLife(d.opt, d.settings, d.times) // sockets do not know the clock: nobody is served
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		if err := l.open(ctx, ctx, func() (checkpoint.Store, error) { return openFileStore(d.opt.FS, dir) }); err != nil {
+		if _, err := l.open(ctx, ctx, must(l.dir.OpenStore())); err != nil {
 			t.Fatal(err)
 		}
 		var sessions sync.WaitGroup
@@ -137,7 +136,7 @@ func playDay(t *testing.T, l *life, i int, files string) {
 // wantEverySession wants a FULL that can be read of each.
 func wantEverySession(t *testing.T, dir string, want int) {
 	t.Helper()
-	store := filestore.At(vfs.OS{}, dir)
+	store := storeOf(t, dir)
 	found := 0
 	for i := range want {
 		key := checkpoint.NewKey("claude-code", "", fmt.Sprintf("%08d-aaaa-4aaa-8aaa-aaaaaaaaaaaa", i), "")

@@ -37,8 +37,6 @@ type Options struct {
 
 	SegmentBytes int64
 	MemoryBytes  int
-	SpoolBytes   int64
-	SpoolAge     time.Duration
 	Mirror       Mirror
 	KeyDir       string // of the key of exact mirrors; made when it is first needed
 	Notify       bool   // fsnotify beside polling

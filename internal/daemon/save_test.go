@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"belay/checkpoint"
-	"belay/checkpoint/filestore"
 	"belay/internal/state/check/checktest"
 	"belay/internal/vfs"
 	"belay/internal/vfs/vfstest"
@@ -80,7 +79,7 @@ func TestG07KillAtEachStepOfSaving(t *testing.T) {
 func once(t *testing.T, r *running, k int, n uint64) {
 	t.Helper()
 	in := map[uint64]uint64{}
-	store := filestore.At(vfs.OS{}, r.dir)
+	store := storeOf(t, r.dir)
 	key := checkpoint.NewKey("tester", "", "s", "/proj")
 	list, err := store.List(t.Context(), key)
 	if err != nil {

@@ -2,9 +2,12 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"sync"
 	"time"
+
+	"go.uber.org/zap"
 
 	"belay/checkpoint"
 	"belay/internal/agent"
@@ -18,7 +21,7 @@ type sessions struct {
 	agents    []agent.Agent
 	dir       state.Dir
 	perMinute int // new ones; 0: no bound
-	load      func(ctx context.Context, key checkpoint.Key) *checkpoint.State
+	load      func(ctx context.Context, key checkpoint.Key) state.Loaded
 	emptied   chan struct{} // told when the last one has left memory
 	naming    chan struct{} // a place for the one that writes the list of active sessions
 
@@ -31,7 +34,7 @@ type sessions struct {
 	}
 }
 
-func newSessions(v *session.Services, opt Options, load func(context.Context, checkpoint.Key) *checkpoint.State) *sessions {
+func newSessions(v *session.Services, opt Options, load func(context.Context, checkpoint.Key) state.Loaded) *sessions {
 	s := &sessions{services: v, agents: opt.Agents, dir: v.Dir, perMinute: opt.SessionsPerMinute, load: load, emptied: make(chan struct{}, 1),
 		naming: make(chan struct{}, 1)}
 	s.mu.active, s.mu.cut = map[checkpoint.Key]*session.Session{}, map[checkpoint.Key]chan struct{}{}
@@ -54,11 +57,11 @@ func (ss *sessions) Session(ctx context.Context, key checkpoint.Key) (*session.S
 }
 
 // start makes a session active. Two callers get the same one.
-func (ss *sessions) start(ctx context.Context, st *checkpoint.State, replayed bool) (*session.Session, error) {
-	s := session.New(ss.services, st, ss.agent(st.Key.Agent), replayed)
+func (ss *sessions) start(ctx context.Context, l state.Loaded, replayed bool) (*session.Session, error) {
+	s := session.New(ss.services, l.State, ss.agent(l.Key.Agent), replayed)
 	ss.mu.Lock()
-	for ss.mu.cut[st.Key] != nil {
-		done := ss.mu.cut[st.Key]
+	for ss.mu.cut[l.Key] != nil {
+		done := ss.mu.cut[l.Key]
 		ss.mu.Unlock()
 		select {
 		case <-done:
@@ -69,12 +72,22 @@ func (ss *sessions) start(ctx context.Context, st *checkpoint.State, replayed bo
 	}
 	defer ss.mu.Unlock()
 
-	if other := ss.mu.active[st.Key]; other != nil {
+	if other := ss.mu.active[l.Key]; other != nil {
 		return other, nil
 	}
-	ss.mu.active[st.Key] = s
-	ss.services.Spawn(s.Run)
+	ss.mu.active[l.Key] = s
+	ss.services.Spawn(func(ctx context.Context) {
+		ss.mend(l)
+		s.Run(ctx)
+	})
 	return s, nil
+}
+
+// mend puts right on disk what reading a session found to be wrong. The session's own goroutine does it, before anything else.
+func (ss *sessions) mend(l state.Loaded) {
+	if err := errors.Join(l.Err, ss.dir.Mend(l)); err != nil {
+		ss.services.Log.Warn("load state", zap.Stringer("session", l.Key), zap.Error(err))
+	}
 }
 
 func (ss *sessions) agent(name string) agent.Agent {

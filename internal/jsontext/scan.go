@@ -1,46 +1,270 @@
-// Package jsontext edits JSON settings of other programs as text: it finds where things stand and replaces just those
-// bytes, so that all that is somebody else's (order, spaces, line ends, keys that nobody knows) stays as it is.
+// Package jsontext finds where things stand in a JSON text and edits the text in place, so that everything outside the edit
+// stays byte for byte: order, spaces, line ends, comments, keys that nobody knows.
 //
-// The scanner trusts that the text is JSON (ask json.Valid), except that it may end anywhere. On top of it, Hooks edits
-// the one form that several agents share: {"hooks": {"<event>": [{"matcher": "..", "hooks": [{..}]}]}}.
-//
-// Files puts an edited text in place, of whatever kind, and keeps the way back to the very bytes that were there before.
+// One scanner reads JSON, JSON with comments and JSON5. It decodes nothing but keys, takes comments for white space, and
+// copes with a text that ends anywhere; it accepts more than any of the three. Ask Object whether a text is what it should
+// be before you edit it.
 package jsontext
 
 import (
 	"bytes"
 	"encoding/json"
-	"strings"
+	"errors"
+	"fmt"
+	"unicode"
+	"unicode/utf8"
 )
 
 // BOM may stand before JSON that an editor on Windows wrote.
 const BOM = "\xef\xbb\xbf"
 
-// Member is one "key": value of an object, by offsets into its text.
-type Member struct {
+// ErrNoObject: the text is not one object of its dialect. A person must mend it.
+var ErrNoObject = errors.New("settings are no JSON object")
+
+// Dialect is the kind of JSON that a program reads.
+type Dialect int
+
+const (
+	JSON     Dialect = iota
+	Comments         // JSON with // and /* */
+	JSON5            // and with trailing commas, single quotes and keys without quotes
+)
+
+// maxDepth bounds how deep a JSON5 text may be nested.
+const maxDepth = 200
+
+// Item is a member of an object, or an element of a list (without a key), by offsets into the text.
+type Item struct {
 	Key        string
-	Start      int // of the key's opening quote
+	Start      int // of its key; of its value in a list
 	Value, End int // the value is text[Value:End]; End is -1 where the text ends inside it
 }
 
-// Span is text[Start:End].
-type Span struct{ Start, End int }
-
-// Spans are the places of whole members.
-func Spans(members []Member) []Span {
-	list := make([]Span, len(members))
-	for i, m := range members {
-		list[i] = Span{m.Start, m.End}
-	}
-	return list
+// Container is an object or a list, by offsets into its text.
+type Container struct {
+	Open, End int // text[Open:End]; End is -1 where the text ends, or cannot be read, before it does
+	Items     []Item
 }
 
-// SkipSpace is the offset of the first byte from i on that is no white space.
+// Find gives the last member with a key: the one that counts for a reader of JSON.
+func (c Container) Find(key string) (Item, bool) {
+	if i := c.Index(key); i >= 0 {
+		return c.Items[i], true
+	}
+	return Item{}, false
+}
+
+// Index is the place of that member; -1 when there is none.
+func (c Container) Index(key string) int {
+	for i := len(c.Items) - 1; i >= 0; i-- {
+		if c.Items[i].Key == key {
+			return i
+		}
+	}
+	return -1
+}
+
+// Object gives the object that a text is, and an error for any other text.
+func (d Dialect) Object(b []byte) (Container, error) {
+	start := SkipSpace(b, bomEnd(b))
+	if d == JSON5 {
+		if end := valid(b, start, 0); end < 0 || SkipSpace(b, end) < len(b) {
+			return Container{}, ErrNoObject
+		}
+	} else {
+		var v json.RawMessage
+		if err := d.Decode(b, &v); err != nil {
+			return Container{}, fmt.Errorf("%w: %w", ErrNoObject, err)
+		}
+	}
+
+	if b[start] != '{' {
+		return Container{}, ErrNoObject
+	}
+	return Read(b, start), nil
+}
+
+// Blank says whether a text holds nothing; comments are nothing where the dialect has them.
+func (d Dialect) Blank(b []byte) bool {
+	if d == JSON {
+		return len(bytes.TrimSpace(b[bomEnd(b):])) == 0
+	}
+	return SkipSpace(b, bomEnd(b)) == len(b)
+}
+
+// Decode is json.Unmarshal for a text that may begin with a byte-order mark and may have comments.
+func (d Dialect) Decode(b []byte, into any) error {
+	if d == Comments {
+		b = withoutComments(b)
+	}
+	return json.Unmarshal(b[bomEnd(b):], into)
+}
+
+func bomEnd(b []byte) int { return len(b) - len(bytes.TrimPrefix(b, []byte(BOM))) }
+
+// withoutComments is a text of the same length with spaces in place of comments.
+func withoutComments(b []byte) []byte {
+	out := bytes.Clone(b)
+	for i := 0; i < len(b); {
+		end := i + 1
+		if b[i] == '"' {
+			if end = stringEnd(b, i); end < 0 {
+				return out
+			}
+		} else if n := comment(b, i); n > 0 {
+			end = i + n
+			for ; i < end; i++ {
+				out[i] = ' '
+			}
+		}
+		i = end
+	}
+	return out
+}
+
+// valid gives the offset after the value that begins at i, or -1 when it is no JSON5.
+func valid(b []byte, i, depth int) int {
+	end := valueEnd(b, i)
+	if end < 0 || b[i] != '{' && b[i] != '[' {
+		return end
+	}
+	c := Read(b, i)
+	if c.End != end || depth > maxDepth {
+		return -1
+	}
+	for _, it := range c.Items {
+		if it.End < 0 || valid(b, it.Value, depth+1) != it.End {
+			return -1
+		}
+	}
+	return end
+}
+
+// Read lists the items of the object or list that begins at i.
+func Read(b []byte, i int) Container {
+	c := Container{Open: i, End: -1}
+	object := i < len(b) && b[i] == '{'
+	for i++; ; i++ {
+		i = SkipSpace(b, i)
+		if closes(b, i, object) {
+			c.End = i + 1
+			return c
+		}
+		it := Item{Start: i, Value: i}
+		if object && !it.readKey(b) {
+			return c
+		}
+		it.End = valueEnd(b, it.Value)
+		c.Items = append(c.Items, it)
+		if it.End < 0 {
+			return c
+		}
+		i = SkipSpace(b, it.End)
+		if closes(b, i, object) {
+			c.End = i + 1
+			return c
+		}
+		if i >= len(b) || b[i] != ',' {
+			return c
+		}
+	}
+}
+
+// closes says whether the object or the list ends at i.
+func closes(b []byte, i int, object bool) bool {
+	return i < len(b) && (object && b[i] == '}' || !object && b[i] == ']')
+}
+
+// readKey reads the key at Start and finds its value.
+func (it *Item) readKey(b []byte) bool {
+	end := -1
+	if it.Start < len(b) && b[it.Start] != '{' && b[it.Start] != '[' {
+		end = valueEnd(b, it.Start)
+	}
+	if end < 0 {
+		return false
+	}
+	it.Key = Words(b[it.Start:end])
+	colon := SkipSpace(b, end)
+	if colon >= len(b) || b[colon] != ':' {
+		return false
+	}
+	it.Value = SkipSpace(b, colon+1)
+	return true
+}
+
+// Words are those of a string or of a key without quotes. What JSON does not know of a string's escapes stays as it is.
+func Words(raw []byte) string {
+	if len(raw) < 2 || raw[0] != '"' && raw[0] != '\'' {
+		return string(raw)
+	}
+	body := raw[1 : len(raw)-1]
+	if bytes.IndexByte(body, '\\') < 0 {
+		return string(body)
+	}
+	var words string
+	if raw[0] == '"' && json.Unmarshal(raw, &words) == nil {
+		return words
+	}
+	return string(body)
+}
+
+// Lookup follows keys into objects, from a container on. An item without an end is not found.
+func Lookup(b []byte, c Container, keys ...string) (it Item, ok bool) {
+	for n, key := range keys {
+		if n > 0 {
+			if b[it.Value] != '{' {
+				return it, false
+			}
+			c = Read(b, it.Value)
+		}
+		if it, ok = c.Find(key); !ok || it.End < 0 {
+			return it, false
+		}
+	}
+	return it, ok
+}
+
+// SkipSpace is the offset of the first byte from i on that is neither white space nor in a comment.
 func SkipSpace(b []byte, i int) int {
-	for i < len(b) && (b[i] == ' ' || b[i] == '\t' || b[i] == '\n' || b[i] == '\r') {
-		i++
+	for i < len(b) {
+		switch c := b[i]; {
+		case c == ' ' || c == '\t' || c == '\n' || c == '\r':
+			i++
+		case c == '/':
+			n := comment(b, i)
+			if n == 0 {
+				return i
+			}
+			i += n
+		case c < utf8.RuneSelf && c != '\v' && c != '\f':
+			return i
+		default:
+			r, size := utf8.DecodeRune(b[i:])
+			if !unicode.IsSpace(r) && r != '\uFEFF' {
+				return i
+			}
+			i += size
+		}
 	}
 	return i
+}
+
+// comment is the length of the comment that begins at i; 0 when there is none, or one without an end.
+func comment(b []byte, i int) int {
+	rest := b[i:]
+	switch {
+	case bytes.HasPrefix(rest, []byte("//")):
+		if n := bytes.IndexAny(rest, "\r\n"); n >= 0 {
+			return n
+		}
+		return len(rest)
+	case bytes.HasPrefix(rest, []byte("/*")):
+		if n := bytes.Index(rest[2:], []byte("*/")); n >= 0 {
+			return n + 4
+		}
+	}
+	return 0
 }
 
 // stringEnd is the offset after the string that begins at i, or -1.
@@ -49,7 +273,7 @@ func stringEnd(b []byte, i int) int {
 		switch b[j] {
 		case '\\':
 			j++
-		case '"':
+		case b[i]:
 			return j + 1
 		}
 	}
@@ -62,22 +286,28 @@ func valueEnd(b []byte, i int) int {
 	if i >= len(b) {
 		return -1
 	}
-	if b[i] == '"' {
+	switch b[i] {
+	case '"', '\'':
 		return stringEnd(b, i)
+	case '{', '[':
+		return nestedEnd(b, i)
 	}
-	if b[i] != '{' && b[i] != '[' {
-		if n := bytes.IndexAny(b[i:], ",]} \t\r\n"); n >= 0 {
-			return i + n
-		}
-		return -1
+	if n := bytes.IndexAny(b[i:], " \t\r\n,:{}[]\"'/"); n > 0 {
+		return i + n
 	}
+	return -1
+}
+
+func nestedEnd(b []byte, i int) int {
 	for depth := 0; i < len(b); i++ {
 		switch b[i] {
-		case '"':
+		case '"', '\'':
 			if i = stringEnd(b, i); i < 0 {
 				return -1
 			}
 			i-- // the loop steps on
+		case '/':
+			i += max(comment(b, i)-1, 0)
 		case '{', '[':
 			depth++
 		case '}', ']':
@@ -87,162 +317,4 @@ func valueEnd(b []byte, i int) int {
 		}
 	}
 	return -1
-}
-
-// Members lists the members of the object that begins at i, and the offset after the object (-1 when the text ends
-// before it does).
-func Members(b []byte, i int) ([]Member, int) {
-	var list []Member
-	for {
-		i = SkipSpace(b, i+1) // over the brace or the comma
-		if i < len(b) && b[i] == '}' {
-			return list, i + 1
-		}
-		if i >= len(b) || b[i] != '"' {
-			return list, -1
-		}
-		m := Member{Start: i}
-		keyEnd := stringEnd(b, i)
-		if keyEnd < 0 || json.Unmarshal(b[i:keyEnd], &m.Key) != nil {
-			return list, -1
-		}
-		colon := SkipSpace(b, keyEnd)
-		if colon >= len(b) || b[colon] != ':' {
-			return list, -1
-		}
-		m.Value = SkipSpace(b, colon+1)
-		m.End = valueEnd(b, m.Value)
-		list = append(list, m)
-		if m.End < 0 {
-			return list, -1
-		}
-		if i = SkipSpace(b, m.End); i < len(b) && b[i] == '}' {
-			return list, i + 1
-		}
-		if i >= len(b) || b[i] != ',' {
-			return list, -1
-		}
-	}
-}
-
-// Elements lists the elements of the array that begins at i.
-func Elements(b []byte, i int) []Span {
-	var list []Span
-	for {
-		i = SkipSpace(b, i+1) // over the bracket or the comma
-		if i >= len(b) || b[i] == ']' {
-			return list
-		}
-		end := valueEnd(b, i)
-		if end < 0 {
-			return list
-		}
-		list = append(list, Span{i, end})
-		if i = SkipSpace(b, end); i >= len(b) || b[i] != ',' {
-			return list
-		}
-	}
-}
-
-// Find gives the last Member with a key: the one that counts for a reader of JSON.
-func Find(list []Member, key string) (Member, bool) {
-	for i := len(list) - 1; i >= 0; i-- {
-		if list[i].Key == key {
-			return list[i], true
-		}
-	}
-	return Member{}, false
-}
-
-// Splice replaces text[at.Start:at.End].
-func Splice(b []byte, at Span, with string) []byte {
-	out := make([]byte, 0, len(b)+len(with))
-	out = append(out, b[:at.Start]...)
-	out = append(out, with...)
-	return append(out, b[at.End:]...)
-}
-
-// Cut takes the n-th of some items out of their container (begins at open, ends before after), with one comma.
-func Cut(b []byte, items []Span, n, open, after int) []byte {
-	switch {
-	case n > 0:
-		return Splice(b, Span{items[n-1].End, items[n].End}, "")
-	case len(items) > 1:
-		return Splice(b, Span{items[0].Start, items[1].Start}, "")
-	default:
-		return Splice(b, Span{open + 1, after - 1}, "")
-	}
-}
-
-// Add puts an item after the last one of a container, or into it when it is empty. It is set as the user sets the
-// items before it; into an empty container, as the rest of the file.
-func Add(b []byte, items []Span, open, after int, lay Layout, render func(Layout) string) []byte {
-	outer := lineIndent(b, open)
-	lay.indent = outer + lay.unit
-	if len(items) == 0 {
-		if !lay.lines {
-			return Splice(b, Span{open + 1, after - 1}, render(lay))
-		}
-		return Splice(b, Span{open + 1, after - 1}, lay.eol+lay.indent+render(lay)+lay.eol+outer)
-	}
-	gap := string(b[open+1 : items[0].Start])
-	if n := strings.LastIndexByte(gap, '\n'); n >= 0 {
-		lay.lines, lay.indent = true, gap[n+1:]
-		gap = lay.eol + lay.indent
-	} else {
-		lay.lines = false
-	}
-	end := items[len(items)-1].End
-	return Splice(b, Span{end, end}, ","+gap+render(lay))
-}
-
-// Layout is how a text is set: on lines or all on one, its line ends, one step of indent, and the indent of the item at
-// hand.
-type Layout struct {
-	lines  bool
-	eol    string
-	unit   string
-	indent string
-}
-
-// LayoutOf looks at how the outermost object (begins at open, first item at first, or -1) is set.
-func LayoutOf(b []byte, open, first int) Layout {
-	lay := Layout{lines: true, eol: "\n", unit: "  "}
-	if bytes.Contains(b, []byte("\r\n")) {
-		lay.eol = "\r\n"
-	}
-	if first < 0 {
-		return lay
-	}
-	gap := string(b[open+1 : first])
-	n := strings.LastIndexByte(gap, '\n')
-	if lay.lines = n >= 0; lay.lines && gap[n+1:] != "" {
-		lay.unit = strings.TrimPrefix(gap[n+1:], lineIndent(b, open))
-	}
-	return lay
-}
-
-// lineIndent is the white space at the start of the line in which an offset lies.
-func lineIndent(b []byte, at int) string {
-	start := bytes.LastIndexByte(b[:at], '\n') + 1
-	line := b[start:at]
-	return string(line[:len(line)-len(bytes.TrimLeft(line, " \t"))])
-}
-
-// Set renders a value, or "key": value, for a Layout.
-func (lay Layout) Set(key string, value any) string {
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false)
-	colon := ":"
-	if lay.lines {
-		enc.SetIndent(lay.indent, lay.unit)
-		colon = ": "
-	}
-	_ = enc.Encode(value) // plain structs of strings and numbers always encode
-	text := strings.ReplaceAll(strings.TrimSuffix(out.String(), "\n"), "\n", lay.eol)
-	if key == "" {
-		return text
-	}
-	return `"` + key + `"` + colon + text
 }

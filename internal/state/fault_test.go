@@ -15,8 +15,8 @@ import (
 	"belay/internal/vfs/vfstest"
 )
 
-// TestEveryFault: whatever operation fails or takes the power away, a state that was saved is there, old or new, and so are
-// the list of active sessions and the time of the last heartbeat; nothing is swallowed, and the folder is whole.
+// TestEveryFault: whatever operation fails or takes the power away, a state that was saved is there, old or new, and so
+// are the list of active sessions and the time of the last heartbeat; nothing is swallowed, and the folder is whole.
 func TestEveryFault(t *testing.T) {
 	const root = "/state"
 	vfstest.Sweep{Least: 90}.Run(t, func(p *vfstest.Point) {

@@ -19,7 +19,7 @@ type File struct {
 	Time  int64 // when it was last written, in nanoseconds since 1970
 	Size  int64
 	Inode uint64
-	// Lost says that there is no such file, or none that may be used: only Saved knows what stands for it.
+	// Lost says that there is no such file, or none that may be used: Saved then gives what stands in for it.
 	Lost bool
 }
 
@@ -55,17 +55,25 @@ func (d Dir) stateInfo(name string) (fs.FileInfo, error) {
 	return info, nil
 }
 
-// Saved reads what was saved of a session by the path of its state file: the state or, where that is lost or broken, the
-// newest whole checkpoint; nil when there is neither.
+// Saved reads what was saved of a session by the path of its state file: the state or, where that is lost or broken,
+// the newest whole checkpoint; nil when there is neither.
 func (d Dir) Saved(ctx context.Context, path string) *checkpoint.State {
-	return d.saved(ctx, path, new(Report))
+	var s *checkpoint.State
+	err := d.withStore(func(store checkpoint.Store) error {
+		s = d.saved(ctx, store, path, new(Report))
+		return nil
+	})
+	if err != nil {
+		return nil // whoever opens the folder hears of it
+	}
+	return s
 }
 
-// mostReads is how often a look begins anew because a daemon is at work.
+// mostReads is how often reading starts over because a daemon is at work.
 const mostReads = 4
 
-// Steady reads saved states and the journal's later events. A segment that a daemon lets go in between is in neither, but newer
-// states are on disk then: all is read once more. read gives what the journal's reader said.
+// Steady reads saved states and the journal's later events. A segment that a daemon lets go in between is in neither,
+// but newer states are on disk then: all is read once more. read gives what the journal's reader said.
 func (d Dir) Steady(read func() (journal.Report, error)) error {
 	for n := 1; ; n++ {
 		before, err := journal.Oldest(d.FS, d.Journal())
@@ -79,8 +87,16 @@ func (d Dir) Steady(read func() (journal.Report, error)) error {
 	}
 }
 
-// Fold brings saved states up to date: it applies the journal's later events, and adds the sessions that only the journal
-// knows. A state that an event changes is first given to wake, which puts a whole one in its place.
-func (d Dir) Fold(ctx context.Context, states map[checkpoint.Key]*checkpoint.State, wake func(*checkpoint.State) *checkpoint.State) (journal.Report, error) {
-	return d.fold(ctx, states, nil, nil, wake)
+// Fold brings states that were read from files up to date: it applies the journal's later events, and adds the sessions
+// that only the journal knows. A state that an event changes is first given to wake, which puts a whole one in its
+// place.
+func (d Dir) Fold(
+	ctx context.Context, states map[checkpoint.Key]*checkpoint.State, wake func(*checkpoint.State) *checkpoint.State,
+) (journal.Report, error) {
+	r := replay{dir: d, states: states, wake: wake}
+	err := d.withStore(func(store checkpoint.Store) error {
+		r.store = store
+		return r.run(ctx, d.scan)
+	})
+	return r.report.Journal, err
 }

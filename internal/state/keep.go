@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"belay/checkpoint"
+	"belay/checkpoint/filestore"
 	"belay/internal/vfs"
 )
 
@@ -69,44 +70,50 @@ func (d Dir) LastBeat() time.Time {
 	return b.Last
 }
 
-// Sweep removes what a crash left of half-made files in the root and in the journal. The lock must be held, and nothing be
-// written yet.
+// Sweep removes what a crash left of half-made files in the root and in the journal. The lock must be held, and nothing
+// be written yet.
 func (d Dir) Sweep() error {
-	return errors.Join(vfs.SweepTemps(d.FS, d.Root, time.Time{}), vfs.SweepTemps(d.FS, filepath.Join(d.Journal(), "damaged"), time.Time{}))
+	return errors.Join(
+		vfs.SweepTemps(d.FS, d.Root, time.Time{}),
+		vfs.SweepTemps(d.FS, filepath.Join(d.Journal(), "damaged"), time.Time{}),
+	)
 }
 
 // othersTemp is how old a left-over must be where other processes than the daemon write: they take no lock.
 const othersTemp = time.Hour
 
-// SweepBefore is from when on a temporary file may be under way, by where it lies below the state folder: a file from before
-// is a left-over for a daemon that was started then.
-func SweepBefore(rel string, started time.Time) time.Time {
-	if top, _, _ := strings.Cut(filepath.ToSlash(rel), "/"); top == "spool" || top == "install" {
-		return started.Add(-othersTemp)
+// SweepBefore is the time from which a temporary file at a path may still be in use, for a daemon that was started at a
+// time: an older one is a left-over.
+func (d Dir) SweepBefore(path string, started time.Time) time.Time {
+	for _, shared := range []string{d.Spool(), d.Install()} {
+		if path == shared || within(path, shared) {
+			return started.Add(-othersTemp)
+		}
 	}
 	return started
 }
 
-// SweepAll removes the left-overs everywhere else, while a daemon works that was started at a time. A session that wakes
-// sweeps its own folder, so that one which is at work now has none from before.
+// SweepAll removes the left-overs everywhere else, while a daemon works that was started at a time. A session that
+// wakes sweeps its own folder, so that one which is at work now has none from before.
 func (d Dir) SweepAll(ctx context.Context, started time.Time) error {
-	folders := []string{"spool", filepath.Join("spool", "bad")}
-	for _, pattern := range []string{"install", "sessions"} {
-		entries, _ := d.FS.ReadDir(filepath.Join(d.Root, pattern)) // one that is not there has none
+	folders := []string{d.Spool(), filepath.Join(d.Spool(), "bad"), d.Sessions()}
+	for _, above := range []string{d.Install(), d.Sessions()} {
+		entries, _ := d.FS.ReadDir(above) // one that is not there has none
 		for _, e := range entries {
-			folders = append(folders, filepath.Join(pattern, e.Name()))
+			folders = append(folders, filepath.Join(above, e.Name()))
 		}
 	}
 	err := d.eachState(func(name string) error {
-		rel, err := filepath.Rel(d.Root, filepath.Dir(name))
-		folders = append(folders, rel, filepath.Join(rel, "checkpoints"))
-		return err
+		folder := filepath.Dir(name)
+		folders = append(folders, folder, filepath.Join(folder, filestore.Folder))
+		return nil
 	})
-	for _, rel := range folders {
+
+	for _, folder := range folders {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		err = errors.Join(err, vfs.SweepTemps(d.FS, filepath.Join(d.Root, rel), SweepBefore(rel, started)))
+		err = errors.Join(err, vfs.SweepTemps(d.FS, folder, d.SweepBefore(folder, started)))
 	}
 	return err
 }
@@ -124,7 +131,7 @@ func (d Dir) Accounts(k checkpoint.Key) []checkpoint.Key {
 		if !strings.HasPrefix(e.Name(), prefix+"%00a.") {
 			continue
 		}
-		s, err := d.readState(filepath.Join(d.Sessions(), agentDir(k.Agent), e.Name(), "state.json"))
+		s, err := d.readState(filepath.Join(d.Sessions(), agentDir(k.Agent), e.Name(), stateName))
 		if err != nil {
 			continue
 		}
@@ -164,7 +171,7 @@ func (d Dir) Usage(ctx context.Context) ([]Usage, error) {
 
 func (d Dir) measure(u *Usage) error {
 	files := 0
-	for _, dir := range []string{u.Folder, filepath.Join(u.Folder, "checkpoints")} {
+	for _, dir := range []string{u.Folder, filepath.Join(u.Folder, filestore.Folder)} {
 		entries, err := d.FS.ReadDir(dir)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -178,7 +185,7 @@ func (d Dir) measure(u *Usage) error {
 				continue // deleted since, or the folder that comes next
 			}
 			u.Bytes += info.Size()
-			if e.Name() != "state.json" {
+			if e.Name() != stateName {
 				files++
 			}
 			if info.ModTime().After(u.Newest) {
@@ -221,7 +228,7 @@ func (d Dir) StateBytes(k checkpoint.Key) int64 {
 
 // KeyOf tells whose files they are; false when the session's state cannot be read.
 func (d Dir) KeyOf(u Usage) (checkpoint.Key, bool) {
-	s, err := d.readState(filepath.Join(u.Folder, "state.json"))
+	s, err := d.readState(filepath.Join(u.Folder, stateName))
 	if err != nil {
 		return checkpoint.Key{}, false
 	}

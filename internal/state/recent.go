@@ -15,10 +15,12 @@ import (
 
 const maxRecent = 1000 // states that are looked at for one start
 
-// Recent reads saved states of an agent's sessions in a workspace whose files changed since a time, newest first, without
-// the journal: for a daemon that holds the newer ones in memory, and says by held which folders are theirs. A bad file is reported by
-// doctor, and stops nobody here.
-func (d Dir) Recent(ctx context.Context, agent, workspace string, since time.Time, held map[string]bool) ([]*checkpoint.State, error) {
+// Recent reads saved states of an agent's sessions in a workspace whose files changed since a time, newest first,
+// without the journal: for a daemon that holds the newer ones in memory, and says by held which folders are theirs. A
+// bad file is reported by doctor, and stops nobody here.
+func (d Dir) Recent(
+	ctx context.Context, agent, workspace string, since time.Time, held map[string]bool,
+) ([]*checkpoint.State, error) {
 	type file struct {
 		name string
 		at   time.Time
@@ -59,7 +61,10 @@ func agentDir(agent string) string {
 // sortNewest is the same for the same sessions, in whatever order they come.
 func sortNewest(list []*checkpoint.State) {
 	slices.SortFunc(list, func(a, b *checkpoint.State) int {
-		return cmp.Or(b.LastEvent.Compare(a.LastEvent), cmp.Compare(a.Key.Agent, b.Key.Agent), cmp.Compare(a.Key.Session, b.Key.Session),
-			cmp.Compare(a.Key.Child, b.Key.Child), cmp.Compare(a.Key.Account, b.Key.Account), cmp.Compare(a.Key.Workspace, b.Key.Workspace))
+		k, l := a.Key, b.Key
+		return cmp.Or(
+			b.LastEvent.Compare(a.LastEvent), cmp.Compare(k.Agent, l.Agent), cmp.Compare(k.Session, l.Session),
+			cmp.Compare(k.Child, l.Child), cmp.Compare(k.Account, l.Account), cmp.Compare(k.Workspace, l.Workspace),
+		)
 	})
 }

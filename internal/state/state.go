@@ -1,10 +1,9 @@
-// Package state knows the layout of the state folder (design section 8) and reads sessions from it: the last saved
-// state with the journal's later events folded in. It needs no daemon and disturbs none: readers take no lock, cut nothing
-// and write nothing.
+// Package state knows the layout of the state folder and reads sessions from it: the last saved state with the
+// journal's later events folded in. It chooses the store of the checkpoints. It needs no daemon and disturbs none:
+// readers take no lock, cut nothing and write nothing.
 package state
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,7 +15,6 @@ import (
 	"syscall"
 
 	"belay/checkpoint"
-	"belay/checkpoint/filestore"
 	"belay/checkpoint/journal"
 	"belay/internal/vfs"
 )
@@ -35,22 +33,28 @@ const maxState = 16 << 20 // bytes of a state file that are read
 type Dir struct {
 	Root string
 	FS   vfs.FS
+	// Store names the store of its checkpoints; empty: files in the folder.
+	Store string
 }
 
-// Paths in the folder.
+// Paths in the folder. The socket's is wire.SocketPlaces' to say, what lies in the journal, the spool, a mirror or the
+// store is its package's.
 func (d Dir) Journal() string  { return filepath.Join(d.Root, "journal") }
 func (d Dir) Spool() string    { return filepath.Join(d.Root, "spool") }
+func (d Dir) Install() string  { return filepath.Join(d.Root, "install") }
+func (d Dir) Sessions() string { return filepath.Join(d.Root, "sessions") }
+func (d Dir) Index() string    { return filepath.Join(d.Root, "index.db") }
 func (d Dir) Lock() string     { return filepath.Join(d.Root, "belay.lock") }
-func (d Dir) Log() string      { return filepath.Join(d.Root, "belay.log") }
 func (d Dir) Breaker() string  { return filepath.Join(d.Root, "breaker.json") }
 func (d Dir) Beat() string     { return filepath.Join(d.Root, "beat.json") }
 func (d Dir) Active() string   { return filepath.Join(d.Root, "active.json") }
-func (d Dir) Sessions() string { return filepath.Join(d.Root, "sessions") }
+
+const stateName = "state.json" // in a session's folder
 
 // Session is the folder of one session.
 func (d Dir) Session(k checkpoint.Key) string { return filepath.Join(d.Sessions(), k.Dir()) }
 
-func (d Dir) stateFile(k checkpoint.Key) string { return filepath.Join(d.Session(k), "state.json") }
+func (d Dir) stateFile(k checkpoint.Key) string { return filepath.Join(d.Session(k), stateName) }
 
 // Make creates the folder for this user alone, or says why it cannot be used.
 func (d Dir) Make() error {
@@ -60,7 +64,8 @@ func (d Dir) Make() error {
 	return d.Own()
 }
 
-// Own checks that the folder is this user's and closed to others. One that is too open is closed when it is belay's: a wrong
+// Own checks that the folder is this user's and closed to others. One that is too open is closed when it is belay's: a
+// wrong
 // --state-dir must not lock others out of a home or a system folder.
 func (d Dir) Own() error {
 	info, err := os.Stat(d.Root) // the root itself may be a link of the user's own making
@@ -95,7 +100,8 @@ func (d Dir) belays() error {
 	}
 	for _, n := range names {
 		if n.Name() != "lost+found" { // of a file system that is there for belay alone
-			return fmt.Errorf("state folder %s: %w: others may enter it, and it holds what is not belay's (%s)", d.Root, ErrForeign, n.Name())
+			return fmt.Errorf("state folder %s: %w: others may enter it, and it holds what is not belay's (%s)",
+				d.Root, ErrForeign, n.Name())
 		}
 	}
 	return nil
@@ -151,7 +157,7 @@ func (d Dir) LoadState(k checkpoint.Key) (*checkpoint.State, error) {
 
 // StateIn reads the saved state in a session's folder, whatever session it is of.
 func (d Dir) StateIn(folder string) (*checkpoint.State, error) {
-	return d.readState(filepath.Join(folder, "state.json"))
+	return d.readState(filepath.Join(folder, stateName))
 }
 
 // readState reads a state file that is this user's own, in folders that are.
@@ -166,7 +172,8 @@ func (d Dir) readState(name string) (*checkpoint.State, error) {
 	return checkpoint.DecodeState(data)
 }
 
-// SetAside renames a state file that cannot be used, so that a person can look at it when a new one stands in its place.
+// SetAside renames a state file that cannot be used, so that a person can look at it when a new one stands in its
+// place.
 func (d Dir) SetAside(k checkpoint.Key) error {
 	name := d.stateFile(k)
 	return d.FS.Rename(name, name+".bad")
@@ -176,31 +183,40 @@ func (d Dir) SetAside(k checkpoint.Key) error {
 type Report struct {
 	Journal journal.Report
 	Bad     []string // state files that could not be read; the journal and checkpoints stand in for them
+	Panics  int      // records that could not be applied to their session
+	Panic   Panic    // the newest of them
 }
 
 // States reads every session that want accepts (nil: all) as it stands now.
-func (d Dir) States(ctx context.Context, want func(checkpoint.Key) bool) (map[checkpoint.Key]*checkpoint.State, Report, error) {
+func (d Dir) States(
+	ctx context.Context, want func(checkpoint.Key) bool,
+) (map[checkpoint.Key]*checkpoint.State, Report, error) {
 	return d.gather(ctx, "", nil, want)
 }
 
-// gather reads the sessions that want accepts (nil: all) in folders whose names begin with prefix, and brings them up to date by
-// the journal's records that hold needle (nil: all).
-func (d Dir) gather(ctx context.Context, prefix string, needle []byte, want func(checkpoint.Key) bool) (states map[checkpoint.Key]*checkpoint.State, rep Report, err error) {
-	err = d.Steady(func() (_ journal.Report, err error) {
-		states, rep = map[checkpoint.Key]*checkpoint.State{}, Report{}
-		err = d.eachState(func(name string) error {
-			if !strings.HasPrefix(filepath.Base(filepath.Dir(name)), prefix) {
-				return nil
+// gather reads the sessions that want accepts (nil: all) in folders whose names begin with prefix, and brings them up
+// to date by the journal's records that hold needle (nil: all).
+func (d Dir) gather(
+	ctx context.Context, prefix string, needle []byte, want func(checkpoint.Key) bool,
+) (states map[checkpoint.Key]*checkpoint.State, rep Report, err error) {
+	err = d.withStore(func(store checkpoint.Store) error {
+		return d.Steady(func() (journal.Report, error) {
+			r := replay{dir: d, store: store, want: want, needle: needle, states: map[checkpoint.Key]*checkpoint.State{}}
+			err := d.eachState(func(name string) error {
+				if !strings.HasPrefix(filepath.Base(filepath.Dir(name)), prefix) {
+					return nil
+				}
+				if s := d.saved(ctx, store, name, &r.report); s != nil && (want == nil || want(s.Key)) {
+					r.states[s.Key] = s
+				}
+				return ctx.Err()
+			})
+			if err == nil {
+				err = r.run(ctx, d.scan)
 			}
-			if s := d.saved(ctx, name, &rep); s != nil && (want == nil || want(s.Key)) {
-				states[s.Key] = s
-			}
-			return ctx.Err()
+			states, rep = r.states, r.report
+			return rep.Journal, err
 		})
-		if err == nil {
-			rep.Journal, err = d.fold(ctx, states, needle, want, nil)
-		}
-		return rep.Journal, err
 	})
 	if err != nil {
 		return nil, rep, err
@@ -208,9 +224,9 @@ func (d Dir) gather(ctx context.Context, prefix string, needle []byte, want func
 	return states, rep, nil
 }
 
-// saved reads a session by the name of its state file. Where that is lost or broken the newest whole checkpoint stands for it;
-// nil when there is none.
-func (d Dir) saved(ctx context.Context, name string, rep *Report) *checkpoint.State {
+// saved reads a session by the name of its state file. Where that is lost or broken the newest whole checkpoint stands
+// for it; nil when there is none.
+func (d Dir) saved(ctx context.Context, store checkpoint.Store, name string, rep *Report) *checkpoint.State {
 	s, err := d.readState(name)
 	if err == nil {
 		return s
@@ -218,39 +234,18 @@ func (d Dir) saved(ctx context.Context, name string, rep *Report) *checkpoint.St
 	if !errors.Is(err, fs.ErrNotExist) {
 		rep.Bad = append(rep.Bad, fmt.Sprintf("%s: %v", name, err))
 	}
-	c, err := filestore.At(d.FS, d.Root).Newest(ctx, filepath.Dir(name))
-	if err != nil {
-		return nil // what the journal tells of it stands alone
-	}
-	return c.Restore()
+	return standIn(ctx, store, sessionOf(name))
 }
 
-// fold applies the journal's events to the states. A needle that a record must hold saves decoding the others. A state that
-// is not there whole (see Fold) is woken first.
-func (d Dir) fold(ctx context.Context, states map[checkpoint.Key]*checkpoint.State, needle []byte, want func(checkpoint.Key) bool, wake func(*checkpoint.State) *checkpoint.State) (journal.Report, error) {
-	return journal.Scan(d.FS, d.Journal(), 0, func(seq uint64, payload []byte) error {
-		if needle != nil && !bytes.Contains(payload, needle) {
-			return nil
-		}
-		var e checkpoint.Event
-		if json.Unmarshal(payload, &e) != nil || want != nil && !want(e.Key) {
-			return nil // a record of a later version, or another session's
-		}
-		s := states[e.Key]
-		if s == nil {
-			s = checkpoint.NewState(e.Key)
-			states[e.Key] = s
-		}
-		if seq > s.Seq && wake != nil {
-			s = wake(s)
-			states[e.Key] = s
-		}
-		if seq > s.Seq {
-			e.Seq = seq
-			s.Apply(e)
-		}
-		return ctx.Err()
-	})
+// scan reads the journal, which a daemon may be writing.
+func (d Dir) scan(fn recordFunc) (journal.Report, error) {
+	return journal.Scan(d.FS, d.Journal(), 0, fn)
+}
+
+// sessionOf is whose state file a path is, as checkpoint.Key.Dir names the session.
+func sessionOf(stateFile string) string {
+	folder := filepath.Dir(stateFile)
+	return filepath.Base(filepath.Dir(folder)) + "/" + filepath.Base(folder)
 }
 
 // eachState calls fn with the path of every state file, links left out.
@@ -274,7 +269,7 @@ func (d Dir) eachState(fn func(name string) error) error {
 			if !s.IsDir() {
 				continue
 			}
-			if err := fn(filepath.Join(d.Sessions(), a.Name(), s.Name(), "state.json")); err != nil {
+			if err := fn(filepath.Join(d.Sessions(), a.Name(), s.Name(), stateName)); err != nil {
 				return err
 			}
 		}
@@ -287,8 +282,8 @@ type Name struct {
 	Agent, Session, Child, Workspace string
 }
 
-// Matches says whether a session is meant. A session whose id is no UUID belongs to a workspace: it matches from there and
-// from any folder below.
+// Matches says whether a session is meant. A session whose id is no UUID belongs to a workspace: it matches from there
+// and from any folder below.
 func (n Name) Matches(k checkpoint.Key, workspace string) bool {
 	if n.Agent != "" && n.Agent != k.Agent || n.Session != "" && n.Session != k.Session || n.Child != k.Child {
 		return false
@@ -339,7 +334,8 @@ func Pick(states map[checkpoint.Key]*checkpoint.State, n Name) []*checkpoint.Sta
 	return found
 }
 
-// nearest gives the sessions of the nearest folder above the one that is named: agents are asked about from sub-folders.
+// nearest gives the sessions of the nearest folder above the one that is named: agents are asked about from
+// sub-folders.
 func nearest(states map[checkpoint.Key]*checkpoint.State, n Name) []*checkpoint.State {
 	for folder := n.Workspace; folder != filepath.Dir(folder); {
 		folder = filepath.Dir(folder)

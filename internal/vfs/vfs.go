@@ -1,6 +1,6 @@
-// Package vfs is the one seam between belay and the disk. All durable state of belay (journal, state files, checkpoints,
-// mirror, spool, settings that belay writes) goes through an FS, so that tests can make any operation fail and can look
-// at what a power cut would leave.
+// Package vfs is the one seam between belay and the disk. All durable state of belay (journal, state files,
+// checkpoints, mirror, spool, settings that belay writes) goes through an FS, so that tests can make any operation fail
+// and can look at what a power cut would leave.
 //
 // It promises one thing beyond the standard library: Replace puts a whole file in place durably, or leaves the old one.
 package vfs
@@ -81,9 +81,9 @@ func (OS) SyncDir(name string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// MakeDir makes a folder and those above it, for this user alone, and durably: without a sync of the folder above, a new one
-// may be gone after a power cut with all that was synced in it. Of those that are there the last is synced too, since its
-// maker may have been killed before it did so.
+// MakeDir makes a folder and those above it, for this user alone, and durably: without a sync of the folder above, a
+// new one may be gone after a power cut with all that was synced in it. Of those that are there the last is synced too,
+// since its maker may have been killed before it did so.
 func MakeDir(fsys FS, dir string) error { return MakeDirMode(fsys, dir, DirMode) }
 
 // MakeDirMode is MakeDir for a folder that is not belay's alone.
@@ -99,10 +99,12 @@ func MakeDirMode(fsys FS, dir string, mode fs.FileMode) error {
 	if err != nil || above == dir {
 		return err
 	}
+
 	// A parent that is not ours to read is not of our making, and its names were synced by whoever made it.
 	if err := fsys.SyncDir(above); err != nil && !errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("sync folder of %s: %w", dir, err)
 	}
+
 	return nil
 }
 
@@ -141,6 +143,7 @@ func replace(fsys FS, name string, mode fs.FileMode, write func(w io.Writer) err
 	if err := fsys.SyncDir(dir); err != nil {
 		return fmt.Errorf("replace %s: sync its folder: %w", name, err)
 	}
+
 	return nil
 }
 
@@ -150,7 +153,10 @@ func tempOf(name string) string {
 
 // RemoveTemp removes what a crash left of Replace for one file, where nobody sweeps: in another program's folder.
 func RemoveTemp(fsys FS, name string) error {
-	if err := fsys.Remove(tempOf(name)); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+	if err := fsys.Remove(
+		tempOf(name),
+	); err != nil && !errors.Is(err, fs.ErrNotExist) &&
+		!errors.Is(err, syscall.ENOTDIR) {
 		return err
 	}
 	return nil
@@ -161,17 +167,23 @@ func writeWhole(fsys FS, name string, mode fs.FileMode, write func(w io.Writer) 
 	if err != nil {
 		return err
 	}
+
 	defer func() {
 		if cerr := f.Close(); err == nil {
 			err = cerr
 		}
 	}()
-	if err := f.Chmod(mode); err != nil { // the umask may have taken bits away, and a left-over of a crash may have others
+
+	if err := f.Chmod(
+		mode,
+	); err != nil { // the umask may have taken bits away, and a left-over of a crash may have others
 		return err
 	}
+
 	if err := write(f); err != nil {
 		return err
 	}
+
 	return f.Sync()
 }
 
@@ -181,6 +193,7 @@ func ReadFile(fsys FS, name string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	defer f.Close() // read only: nothing can be lost
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
@@ -189,11 +202,12 @@ func ReadFile(fsys FS, name string, limit int64) ([]byte, error) {
 	if int64(len(data)) > limit {
 		return nil, fmt.Errorf("read %s: larger than %d bytes", name, limit)
 	}
+
 	return data, nil
 }
 
-// SweepTemps removes what a crash left of Replace in a folder, as far as it was last written before a time; the zero time
-// means all. Call it only while holding the state folder's lock.
+// SweepTemps removes what a crash left of Replace in a folder, as far as it was last written before a time; the zero
+// time means all. Call it only while holding the state folder's lock.
 func SweepTemps(fsys FS, dir string, before time.Time) error {
 	entries, err := fsys.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -202,18 +216,22 @@ func SweepTemps(fsys FS, dir string, before time.Time) error {
 	if err != nil {
 		return err
 	}
+
 	for _, e := range entries {
 		if !strings.HasSuffix(e.Name(), TempSuffix) {
 			continue
 		}
+
 		if !before.IsZero() {
 			if info, ierr := e.Info(); ierr != nil || !info.ModTime().Before(before) {
 				continue // gone, or somebody is at it
 			}
 		}
+
 		if rerr := fsys.Remove(filepath.Join(dir, e.Name())); rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
 			err = errors.Join(err, rerr)
 		}
 	}
+
 	return err
 }

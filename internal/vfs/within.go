@@ -10,13 +10,13 @@ import (
 	"syscall"
 )
 
-// ErrUnsafe: a path below belay's own folder is a link, is neither a plain file nor a folder, or belongs to another user.
-// It is neither read nor written.
+// ErrUnsafe: a path below belay's own folder is a link, is neither a plain file nor a folder, or belongs to another
+// user. It is neither read nor written.
 var ErrUnsafe = errors.New("refused as unsafe")
 
-// Safe says whether what lies at a path below a folder of belay's own may be used: a folder or a plain file, as wanted, and
-// this user's own. A hard link of the user's own is a plain file: nobody else can make one in a folder that is closed to
-// others, and people's backups do.
+// Safe says whether what lies at a path below a folder of belay's own may be used: a folder or a plain file, as wanted,
+// and this user's own. A hard link of the user's own is a plain file: nobody else can make one in a folder that is
+// closed to others, and people's backups do.
 func Safe(path string, info fs.FileInfo, dir bool) error {
 	mode := info.Mode()
 	switch {
@@ -27,19 +27,22 @@ func Safe(path string, info fs.FileInfo, dir bool) error {
 	case !dir && !mode.IsRegular():
 		return fmt.Errorf("%s is no plain file: %w", path, ErrUnsafe)
 	}
+
 	// A file system in memory knows no owners.
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Geteuid() {
 		return fmt.Errorf("%s belongs to user %d, not to %d: %w", path, st.Uid, os.Geteuid(), ErrUnsafe)
 	}
+
 	return nil
 }
 
 // PlainFlags keep an open from following a link at the name, and from waiting for the other end of a pipe.
 const PlainFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
-// Within is fsys, but below root nothing is reached through a link, opened that is no plain file, or used that is another
-// user's: all that is ErrUnsafe (see Safe). The root itself may be a link, because a person put it there; paths outside of
-// it are fsys's alone. What is in the way can be looked at (Lstat), renamed and removed: that touches the name alone.
+// Within is fsys, but below root nothing is reached through a link, opened that is no plain file, or used that is
+// another user's: all that is ErrUnsafe (see Safe). The root itself may be a link, because a person put it there; paths
+// outside of it are fsys's alone. What is in the way can be looked at (Lstat), renamed and removed: that touches the
+// name alone.
 func Within(fsys FS, root string) FS {
 	if w, ok := fsys.(within); ok && w.root == filepath.Clean(root) {
 		return w
@@ -58,12 +61,14 @@ func (w within) above(path string) error {
 	if !below {
 		return nil
 	}
+
 	names := strings.Split(rest, "/")
 	for i := 1; i < len(names); i++ {
 		if err := w.folder(filepath.Join(w.root, filepath.Join(names[:i]...))); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -85,15 +90,18 @@ func (w within) OpenFile(name string, flag int, perm fs.FileMode) (File, error) 
 	if err := w.above(name); err != nil {
 		return nil, err
 	}
+
 	if info, err := w.fsys.Lstat(name); err == nil {
 		if err := Safe(name, info, info.IsDir()); err != nil {
 			return nil, err
 		}
 	}
+
 	f, err := w.fsys.OpenFile(name, flag|PlainFlags, perm)
 	if errors.Is(err, syscall.ELOOP) { // it was put there since
 		err = fmt.Errorf("%w: %w", ErrUnsafe, err)
 	}
+
 	return f, err
 }
 

@@ -23,6 +23,7 @@ func everything(fsys vfs.FS, path, spare string) map[string]error {
 		}
 		errs[name] = err
 	}
+
 	_, errs["list"] = fsys.ReadDir(path)
 	errs["sync"] = fsys.SyncDir(path)
 	errs["make"] = fsys.MkdirAll(filepath.Join(path, "new"), vfs.DirMode)
@@ -33,8 +34,8 @@ func everything(fsys vfs.FS, path, spare string) map[string]error {
 	return errs
 }
 
-// TestWithinRefusesWhatLeadsOut: a link to a folder or file, a pipe and what another user owns are refused by every operation;
-// what is behind stays as it was.
+// TestWithinRefusesWhatLeadsOut: a link to a folder or file, a pipe and what another user owns are refused by every
+// operation; what is behind stays as it was.
 func TestWithinRefusesWhatLeadsOut(t *testing.T) {
 	for name, plant := range map[string]func(t *testing.T, at, outside string) error{
 		"a link to a folder": func(t *testing.T, at, outside string) error { return os.Symlink(outside, at) },
@@ -57,6 +58,7 @@ func TestWithinRefusesWhatLeadsOut(t *testing.T) {
 			if err := errors.Join(os.WriteFile(victim, []byte("mine"), 0o640), plant(t, at, outside)); err != nil {
 				t.Fatal(err)
 			}
+
 			fsys := vfs.Within(vfs.OS{}, root)
 			for op, err := range everything(fsys, at, filepath.Join(root, "spare")) {
 				if name == "another's folder" && op != "replace in it" && op != "look in it" && op != "list" {
@@ -66,6 +68,7 @@ func TestWithinRefusesWhatLeadsOut(t *testing.T) {
 					t.Errorf("%s: got %v, want ErrUnsafe", op, err)
 				}
 			}
+
 			if data, err := os.ReadFile(victim); err != nil || string(data) != "mine" {
 				t.Errorf("the victim holds %q, %v", data, err)
 			}
@@ -75,6 +78,7 @@ func TestWithinRefusesWhatLeadsOut(t *testing.T) {
 			if list, err := os.ReadDir(outside); err != nil || len(list) != 1 {
 				t.Errorf("outside lies %v, %v, want the victim alone", list, err)
 			}
+
 			// What is in the way can be seen and taken away, by its name.
 			if _, err := fsys.Lstat(at); err != nil {
 				t.Errorf("look at it: %v", err)
@@ -91,19 +95,30 @@ func TestWithinLetsTheRestPass(t *testing.T) {
 	real, outside := t.TempDir(), t.TempDir()
 	root := filepath.Join(outside, "root")
 	settings, linked := filepath.Join(outside, "settings"), filepath.Join(outside, "linked")
-	if err := errors.Join(os.Symlink(real, root), os.WriteFile(settings, []byte("s"), 0o600), os.Symlink(settings, linked)); err != nil {
+	if err := errors.Join(
+		os.Symlink(real, root),
+		os.WriteFile(settings, []byte("s"), 0o600),
+		os.Symlink(settings, linked),
+	); err != nil {
 		t.Fatal(err)
 	}
+
 	fsys := vfs.Within(vfs.OS{}, root)
 	name := filepath.Join(root, "a", "b")
-	if err := errors.Join(vfs.MakeDir(fsys, filepath.Dir(name)), vfs.Replace(fsys, name, []byte("x")), vfs.SweepTemps(fsys, root, time.Time{})); err != nil {
+	if err := errors.Join(
+		vfs.MakeDir(fsys, filepath.Dir(name)),
+		vfs.Replace(fsys, name, []byte("x")),
+		vfs.SweepTemps(fsys, root, time.Time{}),
+	); err != nil {
 		t.Fatal(err)
 	}
+
 	for path, want := range map[string]string{name: "x", linked: "s"} {
 		if got, err := vfs.ReadFile(fsys, path, 10); err != nil || string(got) != want {
 			t.Errorf("%s: got %q, %v, want %q", strings.TrimPrefix(path, outside), got, err, want)
 		}
 	}
+
 	if _, err := fsys.Lstat(filepath.Join(root, "a", "none")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("what is not there: got %v, want ErrNotExist", err)
 	}

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Gone says that the other side has closed its end: a client that gave up. What it sent can still be read. False when that
-// cannot be known.
+// Gone says that the other side has closed its end: a client that gave up. What it sent can still be read. False when
+// that cannot be known.
 func Gone(c *net.UnixConn) bool {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PeerUID asks the kernel which user is on the other side of a connection. Both sides ask: a stranger must not be talked to.
+// PeerUID asks the kernel which user is on the other side of a connection. Both sides ask: a stranger must not be
+// talked to.
 func PeerUID(c *net.UnixConn) (uid int, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

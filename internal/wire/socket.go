@@ -18,8 +18,8 @@ var ErrUntrusted = errors.New("not a socket that only we can have made")
 // and 108 on Linux, one of them the final NUL.
 const maxSocketPath = 103
 
-// SocketPlaces gives the places where the daemon of a state folder may listen, the first that works is taken. Client and
-// daemon compute the same list; belay-hook has a copy of this arithmetic, held equal by a test.
+// SocketPlaces gives the places where the daemon of a state folder may listen, the first that works is taken. Client
+// and daemon compute the same list; belay-hook has a copy of this arithmetic, held equal by a test.
 func SocketPlaces(stateDir string) []string {
 	var places []string
 	if p := filepath.Join(stateDir, "belay.sock"); len(p) <= maxSocketPath {
@@ -38,8 +38,9 @@ func fnv64(s string) uint64 {
 	return h
 }
 
-// Connect connects to a socket that only this user can have made: a socket and no link, of ours, in a folder and no link, of
-// ours, that nobody else can enter, with a peer of ours behind it. belay-hook makes the same checks with its own code.
+// Connect connects to a socket that only this user can have made: a socket and no link, of ours, in a folder and no
+// link, of ours, that nobody else can enter, with a peer of ours behind it. belay-hook makes the same checks with its
+// own code.
 func Connect(ctx context.Context, place string) (net.Conn, error) {
 	if err := Private(filepath.Dir(place)); err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", place, err)
@@ -79,7 +80,8 @@ func Private(dir string) error {
 	case !ours(info):
 		return fmt.Errorf("%s belongs to another user: %w", dir, ErrUntrusted)
 	case info.Mode().Perm()&0o077 != 0:
-		return fmt.Errorf("%s is open to others (mode %o), and a socket belongs into a folder of your own: %w", dir, info.Mode().Perm(), ErrUntrusted)
+		return fmt.Errorf("%s is open to others (mode %o), and a socket belongs into a folder of your own: %w",
+			dir, info.Mode().Perm(), ErrUntrusted)
 	}
 	return nil
 }

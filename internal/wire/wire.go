@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Version of the protocol. A peer with the same version needs no restart; unknown fields and ops are answered, not fatal.
+// Version of the protocol. A peer with the same version needs no restart; unknown fields and ops are answered, not
+// fatal.
 const Version = 1
 
 // Bounds.

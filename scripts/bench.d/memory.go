@@ -17,7 +17,7 @@ import (
 	"belay/internal/wire"
 )
 
-// memory measures resident memory and idle wake-ups.
+// memory measures private memory and idle wake-ups.
 func (b *bench) memory(ctx context.Context) error {
 	yard, err := b.atRest(ctx, b.program("netonly"))
 	if err != nil {
@@ -42,15 +42,16 @@ func (b *bench) memory(ctx context.Context) error {
 	idle := b.pick(20, 5)
 	b.show.begin("idle", 2*idle)
 	time.Sleep(2 * time.Second) // what a start leaves to do is over
-	rest := sample{resident(pid, "VmRSS")}
+	rest, heap := sample{private(pid)}, sample{anonymous(pid)}
 	wakes, err := b.wakes(ctx, pid, idle)
 	if err != nil {
 		return err
 	}
 	r := &b.report
-	r.add("RSS, C accept loop", "MB", c)
-	r.add("RSS, Go net only", "MB", yard)
-	r.add("RSS, belay daemon, no session", "MB", rest).over("Go net only", yard).most("E1", 4)
+	r.add("private memory, C accept loop", "MB", c)
+	r.add("private memory, Go net only", "MB", yard)
+	r.add("private memory, belay daemon, no session", "MB", rest).over("Go net only", yard).most("E1", 4)
+	r.add("of it without the program's file", "MB", heap)
 	r.add("wake-ups in a second, no session", "", wakes).worth("E1: none", wakes.median() == 0)
 	if err := b.oneSession(ctx, d, dir, yard, idle); err != nil {
 		return err
@@ -58,7 +59,7 @@ func (b *bench) memory(ctx context.Context) error {
 	return b.manySessions(ctx, d, idle)
 }
 
-// atRest is the RSS of a yardstick daemon that answered once.
+// atRest is the private memory of a yardstick daemon that answered once.
 func (b *bench) atRest(ctx context.Context, program string) (sample, error) {
 	dir, env, err := b.folder()
 	if err != nil {
@@ -69,8 +70,8 @@ func (b *bench) atRest(ctx context.Context, program string) (sample, error) {
 		return nil, err
 	}
 	time.Sleep(200 * time.Millisecond) // as for belay: what a start leaves goes away
-	rss := resident(s.cmd.Process.Pid, "VmRSS")
-	return sample{rss}, s.stop()
+	own := private(s.cmd.Process.Pid)
+	return sample{own}, s.stop()
 }
 
 // oneSession plays one session with a transcript of 10 MB and lets it rest.
@@ -94,8 +95,8 @@ func (b *bench) oneSession(ctx context.Context, d *server, dir string, yard samp
 	time.Sleep(3 * time.Second) // the mirror fills, the checkpoint is written
 	pid := d.cmd.Process.Pid
 	r := &b.report
-	r.add("RSS, one active session, 10 MB mirrored", "MB", sample{resident(pid, "VmRSS")}).over("Go net only", yard)
-	r.add("peak RSS until then", "MB", sample{resident(pid, "VmHWM")})
+	r.add("private memory, one active session, 10 MB mirrored", "MB", sample{private(pid)}).over("Go net only", yard)
+	r.add("peak RSS until then", "MB", sample{field(fmt.Sprintf("/proc/%d/status", pid), "VmHWM") / 1024})
 	wakes, err := b.wakes(ctx, pid, idle)
 	if err != nil {
 		return err
@@ -108,7 +109,7 @@ func (b *bench) oneSession(ctx context.Context, d *server, dir string, yard samp
 func (b *bench) manySessions(ctx context.Context, d *server, idle int) error {
 	const count = 10_000
 	pid := d.cmd.Process.Pid
-	before := resident(pid, "VmRSS")
+	before := private(pid)
 	b.show.begin("10,000 sessions", count/100)
 	c, err := net.Dial("unix", d.socket)
 	if err != nil {
@@ -135,10 +136,10 @@ func (b *bench) manySessions(ctx context.Context, d *server, idle int) error {
 	}
 	took := time.Since(start)
 	time.Sleep(3 * time.Second) // their files are written
-	after := resident(pid, "VmRSS")
+	after := private(pid)
 	r := &b.report
 	r.add("10,000 new sessions, one event each", "ev/s", sample{count / took.Seconds()})
-	r.add("RSS, 10,000 sessions, all used just now", "MB", sample{after})
+	r.add("private memory, 10,000 sessions, all used just now", "MB", sample{after})
 	each := (after - before) * 1024 / count
 	r.add("for each session used just now", "KB", sample{each}) // idle ones (E2) are on disk alone after ten minutes
 	wakes, err := b.wakes(ctx, pid, idle)
@@ -177,9 +178,15 @@ func switches(pid int) (sum int64, err error) {
 	return sum, nil
 }
 
-// resident is a size from a process's status, in MB.
-func resident(pid int, name string) float64 {
-	return field(fmt.Sprintf("/proc/%d/status", pid), name) / 1024
+// private is how much memory of a process no other process shares, in MB. Pages of the program's file count while this process
+// alone runs it, although the system can drop them at any time: anonymous leaves them out.
+func private(pid int) float64 {
+	rollup := fmt.Sprintf("/proc/%d/smaps_rollup", pid)
+	return (field(rollup, "Private_Clean") + field(rollup, "Private_Dirty")) / 1024
+}
+
+func anonymous(pid int) float64 {
+	return field(fmt.Sprintf("/proc/%d/smaps_rollup", pid), "Anonymous") / 1024
 }
 
 func field(path, name string) float64 {

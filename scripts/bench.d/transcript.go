@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"belay/checkpoint"
-	"belay/checkpoint/filestore"
 	"belay/internal/agent"
 	"belay/internal/agent/all"
 	"belay/internal/state"
@@ -220,7 +219,7 @@ func (r *recorded) checkpoint(ctx context.Context, dir string) (err error) {
 	if err := t.Close(); err != nil {
 		return err
 	}
-	store, err := filestore.Open(vfs.OS{}, stateOf(dir))
+	store, err := state.Dir{Root: stateOf(dir), FS: vfs.OS{}}.OpenStore()
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"belay/checkpoint"
-	"belay/checkpoint/filestore"
+	"belay/internal/state"
 	"belay/internal/vfs"
 )
 
@@ -26,7 +26,7 @@ func (b *bench) write(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	store, err := filestore.Open(vfs.OS{}, stateOf(dir))
+	store, err := state.Dir{Root: stateOf(dir), FS: vfs.OS{}}.OpenStore()
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,6 @@ package agentzero
 import (
 	"os"
 	"path/filepath"
-	"time"
 
 	"belay/checkpoint"
 	"belay/internal/agent"
@@ -68,7 +67,7 @@ func (a *Agent) Name() string { return name }
 func (a *Agent) Events() []agent.EventSpec {
 	return []agent.EventSpec{
 		{Name: "session_start"},
-		{Name: "monologue_start", Budget: time.Minute, Waits: true},
+		{Name: "monologue_start", Waits: true},
 		{Name: "intervention"},
 		{Name: "tool_execute_before"},
 		{Name: "tool_execute_after"},

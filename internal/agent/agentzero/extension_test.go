@@ -110,7 +110,7 @@ func (s *stage) daemon() {
 		Gates:     checkpoint.Gates{SparseTime: time.Hour, SparseRounds: 5, FullTime: time.Hour, ForcedTime: 20 * time.Millisecond},
 		Retention: checkpoint.Policy{Count: 50, Bytes: 64 << 20, Age: 24 * time.Hour}, Adopt: recovery.AdoptAuto, AdoptWindow: 24 * time.Hour, BriefBytes: 9000,
 		Heartbeat: "@every 30m", Breaker: breaker.Options{Failures: 3, Pause: time.Second, MaxPause: time.Second}, SegmentBytes: 16 << 20, MemoryBytes: 4 << 20,
-		SpoolBytes: 64 << 20, SpoolAge: 24 * time.Hour, Mirror: daemon.MirrorRedacted, Notify: true, Poll: 50 * time.Millisecond, PollMax: 200 * time.Millisecond, Connections: 20, SessionsPerMinute: 1000})
+		Mirror: daemon.MirrorRedacted, Notify: true, Poll: 50 * time.Millisecond, PollMax: 200 * time.Millisecond, Connections: 20, SessionsPerMinute: 1000})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx) }()

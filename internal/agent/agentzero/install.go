@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"belay/internal/agent"
 	"belay/internal/agent/kit/plugin"
+	"belay/internal/agent/kit/settings"
 	"belay/internal/lazyre"
 )
 
@@ -53,89 +53,56 @@ func (a *Agent) present() []string {
 // Present says whether Agent Zero is on this machine. Its files do not tell a version.
 func (a *Agent) Present() (string, bool) { return "", len(a.present()) > 0 }
 
-// file is one place of the extension's.
-func (a *Agent) file(path string) plugin.File {
-	return plugin.File{FS: a.fsys, Path: path, Marker: "# belay's extension for Agent Zero\n", DirMode: 0o755}
+// plugin is the extension in an installation. It lies in the folders of the program's user layer, which its updates leave
+// alone.
+func (a *Agent) plugin(root string) plugin.Plugin {
+	pl := plugin.Plugin{What: "extension", Path: filepath.Join(root, "usr", "extensions", "python"), Tidy: a.tidy}
+	text := func(p agent.Paths) (string, error) { return plugin.Fill(plugin.Set(extension, "ROOT", "", root), p) }
+	for _, path := range places(root) {
+		pl.Files = append(pl.Files, plugin.Part{
+			File:   plugin.File{FS: a.fsys, Path: path, Marker: "# belay's extension for Agent Zero\n", DirMode: 0o755},
+			Text:   text,
+			Detail: "extension at " + filepath.Base(filepath.Dir(path)),
+		})
+	}
+	return pl
 }
 
-// render is the extension's text for an installation and a place of belay-hook.
-func render(p agent.Paths, root string) (string, error) {
-	return plugin.Fill(plugin.Set(extension, "ROOT", "", root), p)
+// tidy removes what Python made of the extension.
+func (a *Agent) tidy(dir string) {
+	cache := filepath.Join(dir, "__pycache__")
+	entries, err := a.fsys.ReadDir(cache)
+	if err != nil {
+		return // there is none
+	}
+	gone := 0
+	for _, e := range entries {
+		if compiled().MatchString(e.Name()) && a.fsys.Remove(filepath.Join(cache, e.Name())) == nil {
+			gone++
+		}
+	}
+	if gone > 0 && gone == len(entries) {
+		_ = a.fsys.Remove(cache) // something may have come into it: then it stays
+	}
 }
 
-// Install puts the extension into the folders of the program's user layer, which its updates leave alone. A second run
-// changes nothing; an extension of another belay is replaced. The program loads it at its next start.
+// Install puts the extension into the first installation. The program loads it at its next start.
 func (a *Agent) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
 	roots := a.present()
 	if len(roots) == 0 {
 		return nil, fmt.Errorf("install extension: %w", ErrNoProgram)
 	}
-	root := roots[0]
-	text, err := render(p, root)
-	for _, path := range places(root) { // all or none: what is in the way is found before anything is written
-		if err == nil {
-			_, err = a.file(path).Read()
-		}
-	}
-	var changes []agent.Change
-	for _, path := range places(root) {
-		c := agent.Change{Path: path, Detail: "extension at " + filepath.Base(filepath.Dir(path))}
-		if err == nil {
-			c.Action, err = a.file(path).Put(text, dryRun)
-		}
-		if err != nil {
-			for _, done := range changes {
-				if done.Action == "create" && !dryRun {
-					_ = a.remove(done.Path) // a part of it is of no use; what cannot go is found by doctor
-				}
-			}
-			return nil, fmt.Errorf("install extension: %w", err)
-		}
-		changes = append(changes, c)
-	}
-	return changes, nil
+	return a.plugin(roots[0]).Install(p, dryRun)
 }
 
-// remove takes one file of the extension away, what Python made of it, and the folders that were made for it.
-func (a *Agent) remove(path string) error {
-	return a.file(path).Remove(func(dir string) {
-		cache := filepath.Join(dir, "__pycache__")
-		entries, err := a.fsys.ReadDir(cache)
-		if err != nil {
-			return // there is none
-		}
-		gone := 0
-		for _, e := range entries {
-			if compiled().MatchString(e.Name()) && a.fsys.Remove(filepath.Join(cache, e.Name())) == nil {
-				gone++
-			}
-		}
-		if gone > 0 && gone == len(entries) {
-			_ = a.fsys.Remove(cache) // something may have come into it: then it stays
-		}
-	})
-}
-
-// Uninstall takes the extension away again, and the folders that were made for it and are empty.
+// Uninstall takes the extension out of every installation.
 func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
 	var changes []agent.Change
 	for _, root := range a.present() {
-		list := places(root)
-		for i := len(list) - 1; i >= 0; i-- { // the first one made the folders of all
-			old, err := a.file(list[i]).Read()
-			if errors.Is(err, plugin.ErrForeign) || err == nil && old == nil {
-				continue // there is none, or another's
-			}
-			if err == nil && !dryRun {
-				err = a.remove(list[i])
-			}
-			if err != nil {
-				return changes, fmt.Errorf("uninstall extension: %w", err)
-			}
-			changes = append(changes, agent.Change{Path: list[i], Action: "remove", Detail: "was made by install"})
-		}
-		if len(changes) == 0 {
-			changes = append(changes, agent.Change{Path: filepath.Join(root, "usr", "extensions", "python"), Action: "keep", Detail: "no extension of belay's"})
+		done, err := a.plugin(root).Uninstall(dryRun)
+		changes = append(changes, done...)
+		if err != nil {
+			return changes, err
 		}
 	}
 	return changes, nil
@@ -143,28 +110,9 @@ func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
 
 // Check says what is wrong with the wiring, one finding each.
 func (a *Agent) Check(p agent.Paths) []string {
-	found := plugin.CheckHook(p)
 	roots := a.present()
 	if len(roots) == 0 {
-		return append(found, ErrNoProgram.Error())
+		return append(settings.CheckHook(p), ErrNoProgram.Error())
 	}
-	var absent []string
-	for _, path := range places(roots[0]) {
-		old, err := a.file(path).Read()
-		switch {
-		case err != nil:
-			found = append(found, err.Error())
-			continue
-		case old == nil:
-			absent = append(absent, filepath.Base(filepath.Dir(path)))
-			continue
-		}
-		if want, err := render(p, roots[0]); err == nil && !a.file(path).Holds(old, want) {
-			found = append(found, path+" was written by another belay, or for another belay-hook: install it again")
-		}
-	}
-	if len(absent) > 0 {
-		found = append(found, "the extension is not installed at "+strings.Join(absent, ", "))
-	}
-	return found
+	return a.plugin(roots[0]).Check(p)
 }

@@ -19,6 +19,7 @@ import (
 	"belay/checkpoint"
 	"belay/internal/agent"
 	"belay/internal/agent/kit/payload"
+	"belay/internal/agent/kit/settings"
 	"belay/internal/vfs"
 )
 
@@ -90,41 +91,25 @@ func (a *Agent) ResumeCommand(session string) string {
 	return "claude --resume " + payload.ShellWord(session)
 }
 
-// hookEvent is one event that belay registers for.
-type hookEvent struct {
-	name    string
-	matcher string        // in the settings; empty matches all
-	budget  time.Duration // how long Claude Code waits when no timeout is set
-	timeout int           // what belay writes into the settings, in seconds
-	waits   bool
-	since   version // the first version that knows the name; older ones may refuse the whole file over it
-}
-
 // hookEvents are the events belay lives from. PostToolBatch, MessageDisplay and the rest say nothing that these do not.
-func hookEvents() []hookEvent {
-	const long = 600 * time.Second
-	return []hookEvent{
-		{"SessionStart", "startup|resume|clear|compact|fork", long, 5, true, version{1, 0, 62}},
-		{"UserPromptSubmit", "", 30 * time.Second, 5, true, version{1, 0, 54}},
-		{"PreToolUse", "", long, 5, false, version{1, 0, 38}},
-		{"PostToolUse", "", long, 5, false, version{1, 0, 38}},
-		{"PostToolUseFailure", "", long, 5, false, version{2, 1, 33}},
-		{"PreCompact", "", long, 5, false, version{1, 0, 48}},
-		{"PostCompact", "", long, 5, false, version{2, 1, 76}},
-		{"SubagentStart", "", long, 5, false, version{2, 0, 43}},
-		{"SubagentStop", "", long, 5, false, version{1, 0, 41}},
-		{"Stop", "", long, 5, false, version{1, 0, 38}},
-		{"StopFailure", "", long, 5, false, version{2, 1, 78}},
+func hookEvents() []settings.Event {
+	const usual = 5 * time.Second
+	return []settings.Event{
+		{Name: "SessionStart", Matcher: "startup|resume|clear|compact|fork", Timeout: usual, Waits: true},
+		{Name: "UserPromptSubmit", Timeout: usual},
+		{Name: "PreToolUse", Timeout: usual},
+		{Name: "PostToolUse", Timeout: usual},
+		{Name: "PostToolUseFailure", Timeout: usual},
+		{Name: "PreCompact", Timeout: usual},
+		{Name: "PostCompact", Timeout: usual},
+		{Name: "SubagentStart", Timeout: usual},
+		{Name: "SubagentStop", Timeout: usual},
+		{Name: "Stop", Timeout: usual},
+		{Name: "StopFailure", Timeout: usual},
 		// All SessionEnd hooks share 1.5 s; a larger timeout would raise that and make the agent's exit slower.
-		{"SessionEnd", "", 1500 * time.Millisecond, 1, false, version{1, 0, 85}},
+		{Name: "SessionEnd", Timeout: time.Second},
 	}
 }
 
 // Events lists the hook events that belay wants.
-func (a *Agent) Events() []agent.EventSpec {
-	var specs []agent.EventSpec
-	for _, e := range hookEvents() {
-		specs = append(specs, agent.EventSpec{Name: e.name, Budget: e.budget, Waits: e.waits})
-	}
-	return specs
-}
+func (a *Agent) Events() []agent.EventSpec { return settings.Specs(hookEvents()) }

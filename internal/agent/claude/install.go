@@ -1,103 +1,88 @@
 package claude
 
 import (
-	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
-	"path/filepath"
+	"io/fs"
+	"slices"
+	"time"
 
 	"belay/internal/agent"
+	"belay/internal/agent/kit/payload"
+	"belay/internal/agent/kit/settings"
 	"belay/internal/jsontext"
+	"belay/internal/vfs"
 )
 
-// maxSettings bounds the settings files that are only looked at: a larger one is none.
-const maxSettings = jsontext.MaxFile
-
-// settingsPath is the user's own settings file, the one of several that holds for all projects.
-func (a *Agent) settingsPath() string { return filepath.Join(a.home, "settings.json") }
-
-// files changes settings and keeps the way back.
-func (a *Agent) files() jsontext.Files {
-	return jsontext.Files{FS: a.fsys, Dir: filepath.Join(a.state, "install", name)}
+// since are the first versions that know an event's name. Older ones may refuse the whole file over it.
+var since = map[string]version{
+	"SessionStart": {1, 0, 62}, "UserPromptSubmit": {1, 0, 54}, "PreToolUse": {1, 0, 38}, "PostToolUse": {1, 0, 38},
+	"PostToolUseFailure": {2, 1, 33}, "PreCompact": {1, 0, 48}, "PostCompact": {2, 1, 76}, "SubagentStart": {2, 0, 43},
+	"SubagentStop": {1, 0, 41}, "Stop": {1, 0, 38}, "StopFailure": {2, 1, 78}, "SessionEnd": {1, 0, 85},
 }
 
-func (a *Agent) readSettings() (jsontext.File, error) {
-	if a.home == "" || a.state == "" {
-		return jsontext.File{Path: a.settingsPath()}, agent.ErrNoHome
+// hooks are belay's in the user's own settings, those of several files that hold for all projects.
+func (a *Agent) hooks() settings.Spec {
+	return settings.Spec{
+		Agent: name, Home: a.home, File: "settings.json", State: a.state, FS: a.fsys,
+		Type: "command", Exec: true, Unit: time.Second, Events: hookEvents(),
 	}
-	return a.files().Read(a.settingsPath())
 }
 
-// Install writes belay's hooks into the user's settings. Everything else in the file stays as it is, byte for byte; a
-// second run changes nothing; hooks of an earlier belay, at another path or of another form, are replaced.
+// hooksOf are hooks for a version. From execForm on no shell is needed. A version that is not known gets the command line,
+// which all understand, and every event: names that it does not know do not hurt since namesForgiven.
+func (a *Agent) hooksOf(v version, known bool) settings.Spec {
+	s := a.hooks()
+	if known {
+		s.Args = !v.before(execForm)
+		s.Events = slices.DeleteFunc(s.Events, func(e settings.Event) bool {
+			return v.before(since[e.Name]) && v.before(namesForgiven)
+		})
+	}
+	return s
+}
+
+// Install writes belay's hooks into the user's settings. Hooks of an earlier belay, at another path or of another form, are
+// replaced.
 func (a *Agent) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
-	if err := p.Valid(); err != nil {
-		return nil, err
-	}
-	s, err := a.readSettings()
-	if err != nil {
-		return nil, fmt.Errorf("install hooks: %w", err)
-	}
-	v, known := a.askVersion()
-	want := wanted(p, v, known)
-	next, err := merge(s.Text, want)
-	var bare []byte
-	if err == nil {
-		bare, err = strip(s.Text, nil)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("install hooks in %s: %w", s.Path, err)
-	}
-	c := agent.Change{Path: s.Path, Action: "change", Detail: fmt.Sprintf("hooks for %d events", len(want)) + s.Note()}
-	switch {
-	case !s.Exists:
-		c.Action = "create"
-	case bytes.Equal(next, s.Text):
-		c.Action = "keep"
-		return []agent.Change{c}, nil
-	}
-	err = s.Locked
-	if err == nil && !dryRun {
-		err = a.files().Change(s, next, bare)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("install hooks in %s: %w", s.Path, err)
-	}
-	return []agent.Change{c}, nil
+	return a.hooksOf(a.askVersion()).Install(p, dryRun, nil)
 }
 
-// Uninstall takes belay's hooks out again. When nobody changed the file since Install, its old bytes come back, and a
-// file or folder that Install made goes; else only belay's entries go.
+// Uninstall takes belay's hooks out again.
 func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
-	s, err := a.readSettings()
-	if err != nil {
-		return nil, fmt.Errorf("uninstall hooks: %w", err)
-	}
-	u, err := a.undo(s)
-	if err == nil && !dryRun {
-		err = a.files().Do(u)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("uninstall hooks from %s: %w", s.Path, err)
-	}
-	c := agent.Change{Path: s.Path, Action: u.Action}
-	switch u.Action {
-	case "restore":
-		c.Detail = "as it was before install" + s.Note()
-	case "remove":
-		c.Detail = "was made by install" + s.Note()
-	case "change":
-		c.Detail = "belay's hooks taken out, the rest kept" + s.Note()
-	default:
-		c.Detail = "no hooks of belay's"
-	}
-	return []agent.Change{c}, nil
+	return a.hooks().Uninstall(dryRun)
 }
 
-// undo decides how the file goes back.
-func (a *Agent) undo(s jsontext.File) (jsontext.Undo, error) {
-	bare, err := strip(s.Text, nil)
-	if err != nil {
-		return jsontext.Undo{}, err
+// Check says what is wrong with the wiring, one finding each.
+func (a *Agent) Check(p agent.Paths) []string {
+	found := append(a.checkManaged(), a.hooksOf(a.askVersion()).Check(p)...)
+	s, err := a.hooks().Read()
+	if err == nil && flagOf(s.Text, "disableAllHooks") {
+		found = append(found, fmt.Sprintf("%s: disableAllHooks is on: no hook runs", s.Path))
 	}
-	return a.files().Undo(s, bare, jsontext.Empty(bare))
+	return found
+}
+
+// checkManaged looks at the administrator's settings, which win over the user's.
+func (a *Agent) checkManaged() []string {
+	text, err := vfs.ReadFile(a.fsys, a.managed, settings.MaxFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return []string{"managed settings cannot be read: " + err.Error()}
+	}
+	var found []string
+	for _, key := range []string{"disableAllHooks", "allowManagedHooksOnly"} {
+		if flagOf(text, key) {
+			found = append(found, fmt.Sprintf("%s: %s is on: belay's hooks do not run", a.managed, key))
+		}
+	}
+	return found
+}
+
+func flagOf(text []byte, key string) bool {
+	var all map[string]json.RawMessage
+	return jsontext.JSON.Decode(text, &all) == nil && payload.Payload(all).Flag(key)
 }

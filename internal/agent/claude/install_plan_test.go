@@ -4,15 +4,20 @@ import (
 	"bytes"
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"belay/internal/agent"
+	"belay/internal/agent/kit/settings"
+	"belay/internal/jsontext"
 )
 
 // TestInstallLooksLikeTheUsersFile: what is added is set as the rest.
 func TestInstallLooksLikeTheUsersFile(t *testing.T) {
-	want := map[string]group{"Stop": {Hooks: []handler{{"command", "/h/belay-hook", []string{name, "Stop"}, 5}}}}
+	p := agent.Paths{Hook: "/h/belay-hook"}
+	hooks := (&Agent{}).hooksOf(execForm, true)
+	hooks.Events = slices.DeleteFunc(hooks.Events, func(e settings.Event) bool { return e.Name != "Stop" })
 	for _, tt := range []struct{ text, want string }{
 		{usersHooks, strings.Replace(usersHooks, `"say done"}]}`, `"say done"}]},
 			{
@@ -32,11 +37,11 @@ func TestInstallLooksLikeTheUsersFile(t *testing.T) {
 		{`{ "a": 1 }`, `{ "a": 1, "hooks":{"Stop":[{"hooks":[{"type":"command","command":"/h/belay-hook","args":["claude-code","Stop"],"timeout":5}]}]} }`},
 		{"{\r\n \"hooks\": {}\r\n}", "{\r\n \"hooks\": {\r\n  \"Stop\": [\r\n   {\r\n    \"hooks\": [\r\n     {\r\n      \"type\": \"command\",\r\n      \"command\": \"/h/belay-hook\",\r\n      \"args\": [\r\n       \"claude-code\",\r\n       \"Stop\"\r\n      ],\r\n      \"timeout\": 5\r\n     }\r\n    ]\r\n   }\r\n  ]\r\n }\r\n}"},
 	} {
-		got, err := merge([]byte(tt.text), want)
+		got, err := hooks.Merge([]byte(tt.text), p)
 		if err != nil || string(got) != tt.want {
 			t.Errorf("merge into %q: %v\ngot  %s\nwant %s", tt.text, err, got, tt.want)
 		}
-		back, err := strip(got, nil)
+		back, err := hooks.Strip(got)
 		if err != nil || !sameMeaning(back, []byte(tt.text)) {
 			t.Errorf("strip: %v\ngot  %s\nwant %s", err, back, tt.text)
 		}
@@ -48,7 +53,7 @@ func sameMeaning(a, b []byte) bool {
 	value := func(text []byte) map[string]any {
 		m := map[string]any{}
 		// Both are valid where this is asked.
-		_ = json.Unmarshal(bytes.TrimPrefix(text, []byte(bom)), &m)
+		_ = json.Unmarshal(bytes.TrimPrefix(text, []byte(jsontext.BOM)), &m)
 		if hooks, ok := m["hooks"].(map[string]any); ok {
 			for event, groups := range hooks {
 				if list, ok := groups.([]any); ok && len(list) == 0 {
@@ -73,23 +78,24 @@ func FuzzInstall(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	want := wanted(agent.Paths{Hook: hookPath}, execForm, true)
+	p := agent.Paths{Hook: hookPath}
+	hooks := (&Agent{}).hooksOf(execForm, true)
 	f.Fuzz(func(t *testing.T, text []byte) {
-		next, err := merge(text, want)
+		next, err := hooks.Merge(text, p)
 		if err != nil {
 			return
 		}
 		if bytes.Contains(text, []byte(agent.HookBinary)) {
 			return // hooks of belay's were there before: they do not come back
 		}
-		if back, err := strip(text, nil); err != nil || !bytes.Equal(back, text) {
+		if back, err := hooks.Strip(text); err != nil || !bytes.Equal(back, text) {
 			t.Fatalf("the way back to %q is %q (%v)", text, back, err)
 		}
-		if again, err := merge(next, want); err != nil || !bytes.Equal(again, next) {
+		if again, err := hooks.Merge(next, p); err != nil || !bytes.Equal(again, next) {
 			t.Fatalf("second merge of %q: %v\n%s", text, err, again)
 		}
-		bare, err := strip(next, nil)
-		if err != nil || !blank(text) && !sameMeaning(bare, text) {
+		bare, err := hooks.Strip(next)
+		if err != nil || !jsontext.JSON.Blank(text) && !sameMeaning(bare, text) {
 			t.Fatalf("strip of %q gave %q (%v)", text, bare, err)
 		}
 	})

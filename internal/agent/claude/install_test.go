@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"belay/internal/agent"
+	"belay/internal/agent/kit/settings"
 	"belay/internal/jsontext"
 	"belay/internal/vfs"
 )
@@ -159,9 +160,12 @@ func TestInstallRestoresTheSameBytes(t *testing.T) {
 			once := b.read()
 			hooks := b.hooksIn()
 			for _, e := range hookEvents() {
-				want := hookPath + " claude-code " + e.name
-				if n := strings.Count(strings.Join(hooks[e.name], "\n"), want); n != 1 {
-					t.Errorf("%s: %d hooks, want 1 %q in %q", e.name, n, want, hooks[e.name])
+				want := hookPath + " claude-code " + e.Name
+				if e.Waits {
+					want = hookPath + " --wait claude-code " + e.Name
+				}
+				if n := strings.Count(strings.Join(hooks[e.Name], "\n"), want); n != 1 {
+					t.Errorf("%s: %d hooks, want 1 %q in %q", e.Name, n, want, hooks[e.Name])
 				}
 			}
 			if findings := b.Check(agent.Paths{Hook: hookPath}); len(findings) != 1 || !strings.Contains(findings[0], "no program") {
@@ -308,14 +312,14 @@ func TestInstallRefuses(t *testing.T) {
 		mode                   fs.FileMode
 		want                   error
 	}{
-		{"broken JSON", `{"a": 1,}`, hookPath, "settings.json", 0o600, ErrBadSettings},
-		{"comments", "{\n// mine\n}", hookPath, "settings.json", 0o600, ErrBadSettings},
-		{"a list", `[]`, hookPath, "settings.json", 0o600, ErrBadSettings},
-		{"two documents", `{}{}`, hookPath, "settings.json", 0o600, ErrBadSettings},
-		{"hooks are a list", `{"hooks":[]}`, hookPath, `"hooks"`, 0o600, ErrForeignForm},
-		{"hooks are null", `{"hooks":null}`, hookPath, `"hooks"`, 0o600, ErrForeignForm},
-		{"an event is an object", `{"hooks":{"Stop":{}}}`, hookPath, "Stop", 0o600, ErrForeignForm},
-		{"read-only file", `{}`, hookPath, "0444", 0o444, jsontext.ErrReadOnly},
+		{"broken JSON", `{"a": 1,}`, hookPath, "settings.json", 0o600, jsontext.ErrNoObject},
+		{"comments", "{\n// mine\n}", hookPath, "settings.json", 0o600, jsontext.ErrNoObject},
+		{"a list", `[]`, hookPath, "settings.json", 0o600, jsontext.ErrNoObject},
+		{"two documents", `{}{}`, hookPath, "settings.json", 0o600, jsontext.ErrNoObject},
+		{"hooks are a list", `{"hooks":[]}`, hookPath, `"hooks"`, 0o600, settings.ErrForeignForm},
+		{"hooks are null", `{"hooks":null}`, hookPath, `"hooks"`, 0o600, settings.ErrForeignForm},
+		{"an event is an object", `{"hooks":{"Stop":{}}}`, hookPath, "Stop", 0o600, settings.ErrForeignForm},
+		{"read-only file", `{}`, hookPath, "0444", 0o444, settings.ErrReadOnly},
 		{"relative hook", `{}`, "belay-hook", "absolute", 0o600, agent.ErrBadHook},
 		{"other program", `{}`, "/bin/sh", "named belay-hook", 0o600, agent.ErrBadHook},
 		{"no UTF-8", `{}`, "/\xff/belay-hook", "UTF-8", 0o600, agent.ErrBadHook},

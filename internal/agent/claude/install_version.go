@@ -2,7 +2,6 @@ package claude
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,9 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"belay/internal/agent/kit/payload"
+	"belay/internal/agent/kit/settings"
 	"belay/internal/lazyre"
-	"belay/internal/vfs"
 )
 
 // version of Claude Code.
@@ -55,26 +53,12 @@ func (v version) String() string {
 // Present says whether Claude Code is on this machine: its program is on the PATH or its config home exists. The version
 // is told where the installation names it; nothing is run for it.
 func (a *Agent) Present() (string, bool) {
-	program := a.program()
-	if program == "" {
-		_, err := os.Stat(a.home)
-		return "", a.home != "" && err == nil
-	}
-	if v, ok := a.installedVersion(program); ok {
+	program, ok := settings.FindProgram(a.path, "claude", nil)
+	if v, known := a.installedVersion(program); ok && known {
 		return v.String(), true
 	}
-	return "", true
-}
-
-// program is the claude program on the PATH, links resolved; empty when there is none.
-func (a *Agent) program() string {
-	for _, dir := range filepath.SplitList(a.path) {
-		file := filepath.Join(dir, "claude")
-		if info, err := os.Stat(file); filepath.IsAbs(dir) && err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-			return payload.RealPath(file)
-		}
-	}
-	return ""
+	_, err := os.Stat(a.home)
+	return "", ok || a.home != "" && err == nil
 }
 
 // installedVersion reads the version off the installation: the native installer names the program by it, npm has a
@@ -83,23 +67,16 @@ func (a *Agent) installedVersion(program string) (version, bool) {
 	if v, ok := parseVersion(filepath.Base(program)); ok {
 		return v, true
 	}
-	dir := filepath.Dir(program)
-	for range 4 {
-		text, err := vfs.ReadFile(a.fsys, filepath.Join(dir, "package.json"), 1<<20)
-		var pkg struct{ Name, Version string }
-		if err == nil && json.Unmarshal(text, &pkg) == nil && strings.HasSuffix(pkg.Name, "/claude-code") {
-			return parseVersion(pkg.Version)
-		}
-		dir = filepath.Dir(dir)
-	}
-	return version{}, false
+	mine := func(pkg string) bool { return strings.HasSuffix(pkg, "/claude-code") }
+	text, _ := settings.PackageVersion(a.fsys, program, mine)
+	return parseVersion(text)
 }
 
 // askVersion finds the version for Install and Check, in the last resort by running "claude --version". That starts no
 // session; the mark keeps belay's own hook out of it all the same.
 func (a *Agent) askVersion() (version, bool) {
-	program := a.program()
-	if program == "" {
+	program, ok := settings.FindProgram(a.path, "claude", nil)
+	if !ok {
 		return version{}, false
 	}
 	if v, ok := a.installedVersion(program); ok {

@@ -103,11 +103,9 @@ func BenchmarkFirstSight(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				n := 0
+				n, said := 0, format(agent.Source{Session: sessionOne})
 				if err := f.Backward(size, 64<<20, func(l lines.Line) bool {
-					c := collector{session: sessionOne, seen: lines.NewSeen(1)}
-					c.line(l)
-					for _, e := range c.entries {
+					for _, e := range said.Entries(b.Context(), state{}, l) {
 						if e.Kind == checkpoint.EntryAssistant {
 							n++
 						}

@@ -14,6 +14,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
+	"belay/internal/transcript/lines"
 )
 
 var update = flag.Bool("update-reader", false, "write the reader's golden file anew")
@@ -171,7 +172,7 @@ func TestEveryCutResumesExactly(t *testing.T) {
 			n := len(content) * i / cuts
 			write(t, path, content[:n])
 			first := read("")
-			if off := int(readCursor(first.Cursor).Off); off != bytes.LastIndexByte(content[:n], '\n')+1 {
+			if off := int(offset(t, first.Cursor)); off != bytes.LastIndexByte(content[:n], '\n')+1 {
 				t.Fatalf("%s cut at %d: cursor at %d is not after the last newline", name, n, off)
 			}
 			write(t, path, content)
@@ -188,6 +189,16 @@ func TestEveryCutResumesExactly(t *testing.T) {
 	}
 }
 
+// offset is where in the file a cursor is.
+func offset(t testing.TB, c checkpoint.Cursor) int64 {
+	t.Helper()
+	s, ok := lines.ParseCursor[state](c)
+	if !ok {
+		t.Fatalf("cursor %q cannot be read", c)
+	}
+	return s.Off
+}
+
 func marshal(v any) string {
 	b, _ := json.Marshal(v) // plain structs always encode
 	return string(b)
@@ -202,7 +213,7 @@ func FuzzReader(f *testing.F) {
 	f.Fuzz(func(t *testing.T, content []byte) {
 		r, _ := transcript(t, content)
 		got := all(t, r, "", checkpoint.ReadOptions{Whole: true, Final: true})
-		if off := readCursor(got.Cursor).Off; off != int64(bytes.LastIndexByte(content, '\n')+1) {
+		if off := offset(t, got.Cursor); off != int64(bytes.LastIndexByte(content, '\n')+1) {
 			t.Errorf("cursor at %d is not after the last newline", off)
 		}
 		for _, e := range got.Entries {

@@ -3,7 +3,6 @@ package claude
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"strings"
 
 	"belay/internal/transcript/lines"
@@ -13,9 +12,6 @@ const (
 	syntheticModel = "<synthetic>"                   // the program itself, in the model's role
 	madeUpResult   = "[Tool call interrupted: the s" // written when a session is resumed whose call has no result
 )
-
-// errNoObject is a line that is JSON, maybe, but no object.
-var errNoObject = errors.New("not an object")
 
 // lineRecord is what belay reads of one line. The format is Claude Code's own and changes: whatever has an unexpected type
 // is as if it were absent.
@@ -90,9 +86,6 @@ func (t toolResult) goesOn() bool { return t.IsAsync || t.Status == "async_launc
 
 func decodeRecord(data []byte) (lineRecord, error) {
 	var rec lineRecord
-	if len(data) == 0 || data[0] != '{' {
-		return rec, errNoObject
-	}
 	if err := lines.Decode(data, &rec); err != nil {
 		return rec, err
 	}

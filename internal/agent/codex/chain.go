@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,13 +21,6 @@ import (
 
 // maxParts bounds how often a person goes back in one conversation; older parts are done without.
 const maxParts = 64
-
-// part is a rollout that a later one goes on from.
-type part struct {
-	id   uint32 // hash of the rollout's id
-	end  int64  // what is behind it was taken back
-	file *rollout
-}
 
 // rolloutID is the id of a rollout among those of its thread; the first one has the thread's.
 func rolloutID(path string) string {
@@ -54,17 +48,33 @@ func homeOf(path string) string {
 	return ""
 }
 
-// link finds the rollouts that this one goes on from, oldest first. One that is not there any more ends the search.
-func (r *reader) link() error {
-	if r.linked {
-		return nil
+// part is a rollout that a later one goes on from.
+type part struct {
+	id   uint32 // hash of the rollout's id
+	end  int64  // what is behind it was taken back
+	file *rollout
+}
+
+// chain is the rollouts of one conversation as one lines.Source. A position says which rollout it is in (File); an offset counts
+// from the beginning of the oldest.
+type chain struct {
+	own    *rollout
+	parts  []part // rollouts that it goes on from, oldest first
+	linked bool   // they were looked for
+	id     uint32 // hash of its own id
+}
+
+// open makes ready to read: it finds the rollout wherever it is now, and those that it goes on from.
+func (c *chain) open(ctx context.Context) error {
+	if _, err := c.own.open(ctx); err != nil || c.linked {
+		return err
 	}
-	own, ok := r.file.whose()
+	own, ok := c.own.whose()
 	if !ok {
 		return nil // not written yet
 	}
-	r.linked, r.id = true, shortSum(rolloutID(r.file.at))
-	home := homeOf(r.file.at)
+	c.linked, c.id = true, shortSum(rolloutID(c.own.at))
+	home := homeOf(c.own.at)
 	if own.base == "" || home == "" {
 		return nil
 	}
@@ -72,7 +82,9 @@ func (r *reader) link() error {
 	if err != nil {
 		return err
 	}
-	for at := own; at.base != "" && len(r.parts) < maxParts; {
+
+	// A rollout that is not there any more ends the search.
+	for at := own; at.base != "" && len(c.parts) < maxParts; {
 		i := slices.IndexFunc(files, func(f namedFile) bool { return rolloutID(f.path) == at.base })
 		if i < 0 {
 			return nil
@@ -81,99 +93,196 @@ func (r *reader) link() error {
 		if at, err = ownerOf(files[i].path); err != nil || at.thread != own.thread {
 			return nil
 		}
-		r.parts = slices.Insert(r.parts, 0, p)
+		c.parts = slices.Insert(c.parts, 0, p)
 	}
 	return nil
 }
 
-// unlink forgets the rollouts that this one goes on from.
-func (r *reader) unlink() error {
-	var errs []error
-	for _, p := range r.parts {
+// Close implements lines.Source.
+func (c *chain) Close() error {
+	errs := []error{c.own.close()}
+	for _, p := range c.parts {
 		errs = append(errs, p.file.close())
 	}
-	r.parts, r.linked, r.id = nil, false, 0
+	c.parts, c.linked, c.id = nil, false, 0
 	return errors.Join(errs...)
 }
 
-// from gives the file that a cursor is in, and where it ends for this conversation; 0 for the newest, which has no end.
-func (r *reader) from(ctx context.Context, own *lines.File, cur cursor) (f *lines.File, end int64, err error) {
-	for _, p := range r.parts {
-		if p.id == cur.In {
-			f, err = p.file.open(ctx)
-			return f, p.end, err
-		}
+// rollout gives the i-th rollout, where its offsets begin, and where it ends for this conversation. The last is the newest,
+// which has no end.
+func (c *chain) rollout(i int) (file *rollout, base, end int64) {
+	for _, p := range c.parts[:i] {
+		base += p.end
 	}
-	return own, 0, nil
+	if i < len(c.parts) {
+		return c.parts[i].file, base, c.parts[i].end
+	}
+	return c.own, base, math.MaxInt64
 }
 
-// leave gives the next rollout, when all that counts of one was read, and lets that one go: an archive that was unpacked is
-// large.
-func (r *reader) leave(id uint32) (next uint32, err error) {
-	for _, p := range r.parts {
-		if p.id == id {
-			err = p.file.close()
-		}
+// index finds the rollout with an id; it is the newest when no other one has it.
+func (c *chain) index(id uint32) int {
+	if i := slices.IndexFunc(c.parts, func(p part) bool { return p.id == id }); i >= 0 {
+		return i
 	}
-	return r.after(id), err
+	return len(c.parts)
 }
 
-// after is the rollout that goes on from the one with this id.
-func (r *reader) after(id uint32) uint32 {
-	for i, p := range r.parts {
-		if p.id == id && i+1 < len(r.parts) {
-			return r.parts[i+1].id
-		}
+// file opens the i-th rollout. The newest is open while the chain is: it must not turn to another file while it is read.
+func (c *chain) file(ctx context.Context, i int) (*lines.File, error) {
+	if i < len(c.parts) {
+		return c.parts[i].file.open(ctx)
 	}
-	return r.id
+	return c.own.file, nil
 }
 
-// first is the oldest rollout of the conversation.
-func (r *reader) first() uint32 {
-	if len(r.parts) > 0 {
-		return r.parts[0].id
+// idOf is the id of the i-th rollout.
+func (c *chain) idOf(i int) uint32 {
+	if i < len(c.parts) {
+		return c.parts[i].id
 	}
-	return r.id
+	return c.id
+}
+
+// Read implements lines.Source: it reads to the end of the rollout that the position is in.
+func (c *chain) Read(ctx context.Context, from lines.Pos, opt lines.Options, fn func(lines.Line) bool) (lines.Span, error) {
+	if err := c.open(ctx); err != nil {
+		return lines.Span{Pos: from}, err
+	}
+	i := c.index(from.File)
+	if from == (lines.Pos{}) {
+		i = 0
+	}
+	file, base, end := c.rollout(i)
+	f, err := c.file(ctx, i)
+	if err != nil {
+		return lines.Span{Pos: from}, err
+	}
+
+	opt.Max = min(opt.Max, max(end-from.Off, 1))
+	changed := opt.Changed
+	opt.Changed = func() {
+		c.own.owner = nil // it may be another thread's now
+		if changed != nil {
+			changed()
+		}
+	}
+	span, err := f.Read(from, opt, func(l lines.Line) bool {
+		if l.End > end {
+			return true // taken back
+		}
+		l.Off, l.End = l.Off+base, l.End+base
+		return fn(l)
+	})
+	switch {
+	case err != nil:
+		return lines.Span{Pos: from}, err
+	case i < len(c.parts) && (span.Pos.Off >= end || !span.More):
+		span.Pos, span.More = lines.Pos{File: c.idOf(i + 1)}, true
+		return span, file.close() // an archive that was unpacked is large
+	case !span.More:
+		file.tellDamage(&span.Losses)
+	}
+	span.Pos.File = c.idOf(i)
+	return span, nil
+}
+
+// Backward implements lines.Source.
+func (c *chain) Backward(ctx context.Context, end, limit int64, fn func(lines.Line) bool) error {
+	goOn := true
+	for i := len(c.parts); i >= 0 && goOn && limit > 0; i-- {
+		_, base, _ := c.rollout(i)
+		if end <= base {
+			continue
+		}
+		f, err := c.file(ctx, i)
+		if err == nil {
+			err = f.Backward(end-base, limit, func(l lines.Line) bool {
+				l.Off, l.End = l.Off+base, l.End+base
+				goOn = fn(l) && ctx.Err() == nil
+				return goOn
+			})
+		}
+		if err != nil {
+			return err
+		}
+		limit, end = limit-(end-base), base
+	}
+	return nil
+}
+
+// At implements lines.Source.
+func (c *chain) At(ctx context.Context, off int64) (lines.Pos, error) {
+	for i := len(c.parts); ; i-- {
+		_, base, _ := c.rollout(i)
+		if off < base {
+			continue
+		}
+		f, err := c.file(ctx, i)
+		if err != nil {
+			return lines.Pos{}, err
+		}
+		pos, err := f.At(off - base)
+		pos.File = c.idOf(i)
+		return pos, err
+	}
+}
+
+// Size implements lines.Source.
+func (c *chain) Size(ctx context.Context) (int64, error) {
+	if err := c.open(ctx); err != nil {
+		return 0, err
+	}
+	own, base, _ := c.rollout(len(c.parts))
+	size, err := own.file.Size()
+	return base + size, err
 }
 
 // goneBack sees whether a cursor is in what the person took back: behind the end of a part, or in a rollout that the newest
 // does not go on from. What was said there is retracted, and the conversation goes on where the newest part begins.
-func (r *reader) goneBack(ctx context.Context, cur cursor) (cursor, []checkpoint.Entry, error) {
-	at := slices.IndexFunc(r.parts, func(p part) bool { return p.id == cur.In })
-	if cur.In == 0 || cur.In == r.id || len(r.parts) == 0 || at >= 0 && cur.Off <= r.parts[at].end {
-		return cur, nil, nil
+func (c *chain) goneBack(ctx context.Context, s *state) (gone []checkpoint.Entry, err error) {
+	if err := c.open(ctx); err != nil {
+		return nil, err
 	}
-	own, _ := r.file.whose()
-	files, err := rollouts(homeOf(r.file.at), own.thread)
+	at := c.index(s.File)
+	inPart := at < len(c.parts)
+	if s.File == 0 || s.File == c.id || len(c.parts) == 0 || inPart && s.Off <= c.parts[at].end {
+		return nil, nil
+	}
+	own, _ := c.own.whose()
+	files, err := rollouts(homeOf(c.own.at), own.thread)
 	if err != nil {
-		return cur, nil, err
+		return nil, err
 	}
-	c := r.collector(cur)
+
 	for _, f := range files {
 		id, end := shortSum(rolloutID(f.path)), int64(0)
-		if id == r.id {
+		if id == c.id {
 			continue
 		}
-		if i := slices.IndexFunc(r.parts, func(p part) bool { return p.id == id }); i >= 0 {
-			end = r.parts[i].end
+		if i := c.index(id); i < len(c.parts) {
+			end = c.parts[i].end
 		}
-		if err := takenBack(ctx, &c, strings.TrimSuffix(f.path, packed), end); err != nil {
-			return cur, nil, err
+		list, err := wordsBehind(ctx, *s, strings.TrimSuffix(f.path, packed), end)
+		if err != nil {
+			return nil, err
 		}
+		gone = append(gone, list...)
 	}
-	next := cursor{In: r.id, Place: cur.Place, Model: cur.Model, Kinds: cur.Kinds}
-	if at >= 0 {
-		next.In = r.after(cur.In)
+	next := c.id
+	if inPart {
+		next = c.idOf(at + 1)
 	}
-	return next, c.entries, nil
+	*s = state{Pos: lines.Pos{File: next}, Place: s.Place, Model: s.Model, Kinds: s.Kinds}
+	return gone, nil
 }
 
-// takenBack retracts what was said in a rollout behind an offset.
-func takenBack(ctx context.Context, c *collector, path string, from int64) error {
+// wordsBehind takes back what was said in a rollout behind an offset.
+func wordsBehind(ctx context.Context, s state, path string, from int64) (gone []checkpoint.Entry, err error) {
 	file := rollout{path: path}
 	f, err := file.open(ctx)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
 	var size int64
 	if err == nil {
@@ -184,11 +293,12 @@ func takenBack(ctx context.Context, c *collector, path string, from int64) error
 			if l.Off < from || ctx.Err() != nil {
 				return false
 			}
-			c.retract(l)
+			list, _, _ := takenBack(ctx, s, l)
+			gone = append(gone, list...)
 			return true
 		})
 	}
-	return errors.Join(err, ctx.Err(), file.close())
+	return gone, errors.Join(err, ctx.Err(), file.close())
 }
 
 // whose says whose the rollout is, as its first record tells. Ok is false while there is none.

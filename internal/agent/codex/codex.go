@@ -29,6 +29,7 @@ import (
 	"belay/checkpoint"
 	"belay/internal/agent"
 	"belay/internal/agent/kit/payload"
+	"belay/internal/agent/kit/settings"
 	"belay/internal/vfs"
 )
 
@@ -99,40 +100,23 @@ func (a *Agent) ResumeCommand(session string) string {
 	return "codex resume " + payload.ShellWord(session)
 }
 
-// hookEvent is one event that belay registers for.
-type hookEvent struct {
-	name    string
-	key     string        // in the names of trusted hooks
-	budget  time.Duration // how long Codex waits when no timeout is set
-	timeout int           // what belay writes into hooks.json, in seconds
-	waits   bool
-}
-
-// hookEvents are the events belay lives from; PermissionRequest says nothing that these do not. What is written for them
-// is frozen: a person's trust is for these bytes, and any change of command or timeout asks for it again.
-func hookEvents() []hookEvent {
-	const long = 600 * time.Second
-	return []hookEvent{
-		{"SessionStart", "session_start", long, 5, true},
-		{"UserPromptSubmit", "user_prompt_submit", long, 5, true},
-		{"PreToolUse", "pre_tool_use", long, 5, false},
-		{"PostToolUse", "post_tool_use", long, 5, false},
-		{"PreCompact", "pre_compact", long, 5, false},
-		{"PostCompact", "post_compact", long, 5, false},
-		{"SubagentStart", "subagent_start", long, 5, false},
-		{"SubagentStop", "subagent_stop", long, 5, false},
-		{"Stop", "stop", long, 5, false},
-		// These two get 1 s, and never more than 3.
-		{"Interrupt", "interrupt", time.Second, 1, false},
-		{"SessionEnd", "session_end", time.Second, 1, false},
+// hookEvents are those that belay lives from; PermissionRequest says nothing that these do not. What is written for them is
+// frozen: a person's trust is for these bytes, and any change of command or timeout asks for it again.
+func hookEvents() []settings.Event {
+	var list []settings.Event
+	for _, event := range []string{
+		"SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PreCompact", "PostCompact",
+		"SubagentStart", "SubagentStop", "Stop",
+	} {
+		list = append(list, settings.Event{
+			Name: event, Timeout: 5 * time.Second, Budget: 600 * time.Second, Waits: event == "SessionStart",
+		})
 	}
+	for _, event := range []string{"Interrupt", "SessionEnd"} { // these two get 1 s, and never more than 3
+		list = append(list, settings.Event{Name: event, Timeout: time.Second, Budget: time.Second})
+	}
+	return list
 }
 
 // Events lists the hook events that belay wants.
-func (a *Agent) Events() []agent.EventSpec {
-	var specs []agent.EventSpec
-	for _, e := range hookEvents() {
-		specs = append(specs, agent.EventSpec{Name: e.name, Budget: e.budget, Waits: e.waits})
-	}
-	return specs
-}
+func (a *Agent) Events() []agent.EventSpec { return settings.Specs(hookEvents()) }

@@ -19,13 +19,13 @@ func (*Agent) Examine(ctx context.Context, src agent.Source, seen func(int64)) (
 	if !strings.HasSuffix(src.Path, packed) {
 		return repair.Lines(ctx, src.Path, form{src.Path}, seen)
 	}
-	info, err := openRegular(src.Path)
+	in, _, err := lines.OpenRegular(src.Path)
 	if err != nil {
 		return nil, err
 	}
 	r := &rollout{path: src.Path}
 	from, err := r.unpack(ctx, src.Path)
-	if err = errors.Join(err, info.Close()); err != nil {
+	if err = errors.Join(err, in.Close()); err != nil {
 		return nil, errors.Join(err, r.close())
 	}
 	x, err := repair.Lines(ctx, from, form{src.Path}, seen)

@@ -15,6 +15,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
+	"belay/internal/transcript/lines"
 )
 
 var update = flag.Bool("update", false, "write the golden file anew")
@@ -166,7 +167,7 @@ func TestEveryCutResumesExactly(t *testing.T) {
 			n := len(content) * i / cuts
 			write(t, path, content[:n])
 			first := reads("")
-			if off := int(readCursor(first.Cursor).Off); off != strings.LastIndexByte(content[:n], '\n')+1 {
+			if off := int(offset(t, first.Cursor)); off != strings.LastIndexByte(content[:n], '\n')+1 {
 				t.Fatalf("%s cut at %d: cursor at %d is not after the last newline", name, n, off)
 			}
 			write(t, path, content)
@@ -181,6 +182,16 @@ func TestEveryCutResumesExactly(t *testing.T) {
 			}
 		}
 	}
+}
+
+// offset is where in its rollout a cursor is.
+func offset(t testing.TB, c checkpoint.Cursor) int64 {
+	t.Helper()
+	s, ok := lines.ParseCursor[state](c)
+	if !ok {
+		t.Fatalf("cursor %q cannot be read", c)
+	}
+	return s.Off
 }
 
 func FuzzReader(f *testing.F) {
@@ -199,7 +210,7 @@ func FuzzReader(f *testing.F) {
 		r := openTranscript(agent.Source{Path: path, Session: threadOne})
 		defer r.Close()
 		got := all(t, r, "", checkpoint.ReadOptions{Whole: true, Final: true})
-		if off := readCursor(got.Cursor).Off; off != int64(bytes.LastIndexByte(content, '\n')+1) {
+		if off := offset(t, got.Cursor); off != int64(bytes.LastIndexByte(content, '\n')+1) {
 			t.Errorf("cursor at %d is not after the last newline", off)
 		}
 		for _, e := range got.Entries {

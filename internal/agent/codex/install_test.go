@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"belay/internal/agent"
+	"belay/internal/agent/kit/settings"
 	"belay/internal/jsontext"
 	"belay/internal/vfs"
 	"belay/internal/vfs/vfstest"
@@ -104,7 +105,7 @@ func TestInstallAndBack(t *testing.T) {
 	} {
 		for _, trust := range []bool{false, true} {
 			b := newBox(t)
-			writeMode(t, b.hooksPath(), hooks, 0o640)
+			writeMode(t, b.hooks().Path(), hooks, 0o640)
 			writeMode(t, b.configPath(), usersConfig, 0o644)
 			before := stamps(t, b.home)
 			b.install("hooks.json change")
@@ -113,7 +114,7 @@ func TestInstallAndBack(t *testing.T) {
 			if trust {
 				b.trust("config.toml change")
 				b.trust("config.toml keep")
-				if list := b.untrusted([]byte(read(t, b.hooksPath()))); len(list) > 0 {
+				if list := b.untrusted([]byte(read(t, b.hooks().Path()))); len(list) > 0 {
 					t.Errorf("%s: not trusted: %v", name, list)
 				}
 				undo += ", config.toml restore"
@@ -144,9 +145,9 @@ func withoutTimes(stamps string) string {
 func (b box) hooksIn() map[string][]string {
 	b.t.Helper()
 	var all struct {
-		Hooks map[string][]struct{ Hooks []handler }
+		Hooks map[string][]struct{ Hooks []struct{ Command string } }
 	}
-	if err := json.Unmarshal([]byte(strings.TrimPrefix(read(b.t, b.hooksPath()), jsontext.BOM)), &all); err != nil {
+	if err := json.Unmarshal([]byte(strings.TrimPrefix(read(b.t, b.hooks().Path()), jsontext.BOM)), &all); err != nil {
 		b.t.Fatal(err)
 	}
 	got := map[string][]string{}
@@ -165,7 +166,7 @@ func TestInstallFromNothing(t *testing.T) {
 	b := newBox(t)
 	b.install("hooks.json create")
 	b.trust("config.toml create")
-	if info, err := os.Stat(b.hooksPath()); err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(b.hooks().Path()); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("new file: %v, %v, want mode 0600", info, err)
 	}
 	b.uninstall("hooks.json remove, config.toml remove")
@@ -177,15 +178,15 @@ func TestInstallFromNothing(t *testing.T) {
 // TestUninstallAfterOthersWrote: only belay's goes, when the user or Codex changed the files.
 func TestUninstallAfterOthersWrote(t *testing.T) {
 	b := newBox(t)
-	write(t, b.hooksPath(), usersHooks)
+	write(t, b.hooks().Path(), usersHooks)
 	write(t, b.configPath(), usersConfig)
 	b.install("hooks.json change")
 	b.trust("config.toml change")
-	write(t, b.hooksPath(), strings.Replace(read(t, b.hooksPath()), "say done", "say bye", 1))
+	write(t, b.hooks().Path(), strings.Replace(read(t, b.hooks().Path()), "say done", "say bye", 1))
 	mine := "\n[projects.\"/new\"]\ntrust_level = \"trusted\"\n"
 	write(t, b.configPath(), strings.Replace(read(t, b.configPath()), "gpt-5.1", "gpt-6", 1)+mine)
 	b.uninstall("hooks.json change, config.toml change")
-	if got, want := read(t, b.hooksPath()), strings.Replace(usersHooks, "say done", "say bye", 1); got != want {
+	if got, want := read(t, b.hooks().Path()), strings.Replace(usersHooks, "say done", "say bye", 1); got != want {
 		t.Errorf("hooks: got %q, want %q", got, want)
 	}
 	if got, want := read(t, b.configPath()), strings.Replace(usersConfig, "gpt-5.1", "gpt-6", 1)+mine; got != want {
@@ -193,7 +194,7 @@ func TestUninstallAfterOthersWrote(t *testing.T) {
 	}
 	// A trust that the person gave in the program goes with the hooks that it was for.
 	b.install("hooks.json change")
-	grants, err := b.grants([]byte(read(t, b.hooksPath())))
+	grants, err := b.grants([]byte(read(t, b.hooks().Path())))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +213,7 @@ func TestUninstallAfterOthersWrote(t *testing.T) {
 // TestInstallUpgrade: a new place of belay-hook replaces the old entry and asks for trust again.
 func TestInstallUpgrade(t *testing.T) {
 	b := newBox(t)
-	write(t, b.hooksPath(), usersHooks)
+	write(t, b.hooks().Path(), usersHooks)
 	changes, err := b.Install(agent.Paths{Hook: "/old place/belay-hook", Socket: "/s p/x.sock"}, false)
 	b.do("install", changes, err, "hooks.json change")
 	if got := b.hooksIn()["Stop"][1]; got != "exec '/old place/belay-hook' --socket '/s p/x.sock' codex Stop" {
@@ -233,7 +234,7 @@ func TestInstallUpgrade(t *testing.T) {
 		t.Errorf("detail %q, %v: trust is given", changes[0].Detail, err)
 	}
 	b.uninstall("hooks.json restore, config.toml remove")
-	if got := read(t, b.hooksPath()); got != usersHooks {
+	if got := read(t, b.hooks().Path()); got != usersHooks {
 		t.Errorf("got %q, want %q", got, usersHooks)
 	}
 }
@@ -246,20 +247,20 @@ func TestRefusals(t *testing.T) {
 		want                      error
 	}{
 		{"broken JSON", `{"a": 1,}`, "", hookPath, 0o600, jsontext.ErrNoObject},
-		{"hooks are a list", `{"hooks":[]}`, "", hookPath, 0o600, jsontext.ErrForeignForm},
-		{"an event is an object", `{"hooks":{"Stop":{}}}`, "", hookPath, 0o600, jsontext.ErrForeignForm},
-		{"read-only file", `{}`, "", hookPath, 0o444, jsontext.ErrReadOnly},
+		{"hooks are a list", `{"hooks":[]}`, "", hookPath, 0o600, settings.ErrForeignForm},
+		{"an event is an object", `{"hooks":{"Stop":{}}}`, "", hookPath, 0o600, settings.ErrForeignForm},
+		{"read-only file", `{}`, "", hookPath, 0o444, settings.ErrReadOnly},
 		{"relative hook", `{}`, "", "belay-hook", 0o600, agent.ErrBadHook},
 		{"other program", `{}`, "", "/bin/sh", 0o600, agent.ErrBadHook},
 	} {
 		b := newBox(t)
-		writeMode(t, b.hooksPath(), tt.hooks, tt.mode)
+		writeMode(t, b.hooks().Path(), tt.hooks, tt.mode)
 		for _, dry := range []bool{true, false} {
 			if _, err := b.Install(agent.Paths{Hook: tt.hook}, dry); !errors.Is(err, tt.want) {
 				t.Errorf("%s: error %v, want %v", tt.name, err, tt.want)
 			}
 		}
-		if got := read(t, b.hooksPath()); got != tt.hooks {
+		if got := read(t, b.hooks().Path()); got != tt.hooks {
 			t.Errorf("%s: file is now %q", tt.name, got)
 		}
 	}
@@ -316,7 +317,7 @@ func TestFaultAtEveryOperation(t *testing.T) {
 	for _, what := range []string{"install", "trust", "uninstall"} {
 		for k := 0; ; k++ {
 			b := newBox(t)
-			write(t, b.hooksPath(), usersHooks)
+			write(t, b.hooks().Path(), usersHooks)
 			write(t, b.configPath(), usersConfig)
 			before := withoutTimes(stamps(t, b.home))
 			p := agent.Paths{Hook: hookPath}
@@ -361,10 +362,10 @@ func TestTrustHashes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, e := range hookEvents() {
-		was, _ := state["/home/u/.codex/hooks.json:"+e.key+":0:0"].(map[string]any)
-		h := `{"type":"command","command":"$HOME/hooklog.sh ` + e.name + `"}`
-		if got := trustHash(e, jsontext.Handler{Text: []byte(h), GroupText: []byte(`{"hooks":[` + h + `]}`)}); got != was[hashKey] {
-			t.Errorf("%s: got %s, want %v", e.name, got, was[hashKey])
+		was, _ := state["/home/u/.codex/hooks.json:"+trustKey(e.Name)+":0:0"].(map[string]any)
+		h := `{"type":"command","command":"$HOME/hooklog.sh ` + e.Name + `"}`
+		if got := trustHash(e, settings.Handler{Text: []byte(h), GroupText: []byte(`{"hooks":[` + h + `]}`)}); got != was[hashKey] {
+			t.Errorf("%s: got %s, want %v", e.Name, got, was[hashKey])
 		}
 	}
 }
@@ -412,11 +413,11 @@ func TestCheck(t *testing.T) {
 		breaks     func(b box)
 	}{
 		{"all is well", "", func(box) {}},
-		{"missing event", "Stop: hook is missing", func(b box) { b.edit(b.hooksPath(), `"Stop"`, `"Stopp"`) }},
-		{"milliseconds", "Interrupt: hook's timeout is 1000 seconds, more than 1", func(b box) { b.edit(b.hooksPath(), `"timeout": 1`, `"timeout": 1000`) }},
-		{"async", "hook is async", func(b box) { b.edit(b.hooksPath(), `"timeout": 5`, `"async":true,"timeout": 5`) }},
+		{"missing event", "Stop: hook is missing", func(b box) { b.edit(b.hooks().Path(), `"Stop"`, `"Stopp"`) }},
+		{"milliseconds", "Interrupt: hook's timeout is 1000 seconds, more than 1", func(b box) { b.edit(b.hooks().Path(), `"timeout": 1`, `"timeout": 1000`) }},
+		{"async", "hook is async", func(b box) { b.edit(b.hooks().Path(), `"timeout": 5`, `"async":true,"timeout": 5`) }},
 		{"narrow matcher", "leaves calls out", func(b box) {
-			b.edit(b.hooksPath(), `"hooks": [
+			b.edit(b.hooks().Path(), `"hooks": [
           {`, `"matcher":"startup","hooks": [
           {`)
 		}},

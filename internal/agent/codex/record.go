@@ -3,7 +3,6 @@ package codex
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"strings"
@@ -12,9 +11,6 @@ import (
 	"belay/internal/lazyre"
 	"belay/internal/transcript/lines"
 )
-
-// errNoObject is a line that is JSON, maybe, but no object.
-var errNoObject = errors.New("not an object")
 
 // line is one record of a rollout. The format is Codex's own and changes: whatever has an unexpected type is as if it were
 // absent.
@@ -113,9 +109,6 @@ func (c content) text() string {
 // decodeLine reads one line. The oldest files (2025) have bare items: the line is the payload.
 func decodeLine(data []byte) (line, error) {
 	var l line
-	if len(data) == 0 || data[0] != '{' {
-		return l, errNoObject
-	}
 	if err := lines.Decode(data, &l); err != nil {
 		return l, err
 	}

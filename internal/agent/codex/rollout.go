@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -110,7 +109,7 @@ func (r *rollout) turnTo(ctx context.Context, at string, info fs.FileInfo) (*lin
 
 // unpack makes the private copy and gives a path under which it can be opened.
 func (r *rollout) unpack(ctx context.Context, at string) (string, error) {
-	in, err := openRegular(at)
+	in, _, err := lines.OpenRegular(at)
 	if err != nil {
 		return "", err
 	}
@@ -131,52 +130,30 @@ func (r *rollout) unpack(ctx context.Context, at string) (string, error) {
 		return "", err
 	}
 	defer z.Close()
-	source := &stopper{ctx: ctx, r: z}
-	n, err := io.Copy(r.copy, io.LimitReader(source, maxUnpacked+1))
-	switch {
-	case ctx.Err() != nil:
-		return "", ctx.Err()
-	case n > maxUnpacked:
-		return "", ErrTooLarge
-	case err != nil && source.err == nil:
-		return "", err // of the copy
+	buf := make([]byte, 256<<10)
+	for size := 0; ; {
+		if err := ctx.Err(); err != nil {
+			return "", err
+		}
+		n, err := z.Read(buf)
+		if size += n; size > maxUnpacked {
+			return "", ErrTooLarge
+		}
+		if _, err := r.copy.Write(buf[:n]); err != nil {
+			return "", err
+		}
+		switch {
+		case err == io.EOF:
+			return path, nil
+		case err != nil:
+			r.damage = err // what came before it counts
+			return path, nil
+		}
 	}
-	r.damage = source.err // what came before it counts
-	return path, nil
-}
-
-// openRegular opens a file for reading. It is looked at before, and opened without blocking: a FIFO must not hold us.
-func openRegular(path string) (*os.File, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("open %s: %w", path, lines.ErrNotRegular)
-	}
-	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
 func decoder(in io.Reader) (*zstd.Decoder, error) {
 	return zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(128<<20), zstd.WithDecoderLowmem(true))
-}
-
-// stopper ends a long read when nobody waits for it any more, and keeps how reading failed.
-type stopper struct {
-	ctx context.Context
-	r   io.Reader
-	err error
-}
-
-func (s *stopper) Read(p []byte) (int, error) {
-	if err := s.ctx.Err(); err != nil {
-		return 0, err
-	}
-	n, err := s.r.Read(p)
-	if err != nil && err != io.EOF {
-		s.err = err
-	}
-	return n, err
 }
 
 func (r *rollout) close() error {
@@ -201,9 +178,6 @@ func (r *rollout) tellDamage(l *checkpoint.Losses) {
 		r.damage = nil
 	}
 }
-
-// forget makes foreign look at the file again.
-func (r *rollout) forget() { r.owner = nil }
 
 // owner says whose a rollout is, as its first record tells.
 type owner struct {
@@ -266,7 +240,7 @@ func firstLine(path string) (first []byte, err error) {
 		})
 		return first, err
 	}
-	f, err := openRegular(path)
+	f, _, err := lines.OpenRegular(path)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"belay/internal/agent"
+	"belay/internal/agent/kit/settings"
 	"belay/internal/jsontext"
 	"belay/internal/lazyre"
 )
@@ -38,13 +39,13 @@ type grant struct {
 func (a *Agent) grants(hooks []byte) ([]grant, error) {
 	var list []grant
 	for _, e := range hookEvents() {
-		found, err := own().Handlers(hooks, e.name)
+		found, err := a.hooks().Handlers(hooks, e.Name)
 		if err != nil {
 			return nil, err
 		}
 		for _, h := range found {
 			list = append(list, grant{
-				key:  fmt.Sprintf("%s:%s:%d:%d", a.hooksPath(), e.key, h.Group, h.Index),
+				key:  fmt.Sprintf("%s:%s:%d:%d", a.hooks().Path(), trustKey(e.Name), h.Group, h.Index),
 				hash: trustHash(e, h),
 			})
 		}
@@ -52,9 +53,16 @@ func (a *Agent) grants(hooks []byte) ([]grant, error) {
 	return list, nil
 }
 
+var capital = lazyre.New(`([a-z])([A-Z])`)
+
+// trustKey is an event's name in those of trusted hooks: SessionStart is session_start there.
+func trustKey(event string) string {
+	return strings.ToLower(capital().ReplaceAllString(event, "${1}_$2"))
+}
+
 // trustHash is what Codex makes of a hook: the hash of its settings as compact JSON with sorted keys, with what Codex
 // fills in.
-func trustHash(e hookEvent, h jsontext.Handler) string {
+func trustHash(e settings.Event, h settings.Handler) string {
 	set := map[string]any{}
 	var matcher struct {
 		Matcher *string `json:"matcher"`
@@ -66,9 +74,9 @@ func trustHash(e hookEvent, h jsontext.Handler) string {
 		set["async"] = false
 	}
 	if _, ok := set["timeout"]; !ok {
-		set["timeout"] = int(e.budget.Seconds())
+		set["timeout"] = int(e.Budget.Seconds())
 	}
-	form := map[string]any{"event_name": e.key, "hooks": []any{set}}
+	form := map[string]any{"event_name": trustKey(e.Name), "hooks": []any{set}}
 	if matcher.Matcher != nil {
 		form["matcher"] = *matcher.Matcher
 	}
@@ -83,36 +91,26 @@ func trustHash(e hookEvent, h jsontext.Handler) string {
 // Trust writes into config.toml that a person trusts belay's hooks, just as the program does when it is told so in
 // /hooks. Nothing else in the file changes. It is for the person to decide: nothing calls it but an explicit flag.
 func (a *Agent) Trust(p agent.Paths, dryRun bool) ([]agent.Change, error) {
-	hooks, err := a.read(a.hooksPath())
+	hooks, err := a.hooks().Read()
 	if err != nil {
 		return nil, fmt.Errorf("trust hooks: %w", err)
 	}
-	if next, err := own().Merge(hooks.Text, wanted(p)); err != nil || !bytes.Equal(next, hooks.Text) {
+	if next, err := a.hooks().Merge(hooks.Text, p); err != nil || !bytes.Equal(next, hooks.Text) {
 		return nil, fmt.Errorf("trust hooks in %s: %w", hooks.Path, errors.Join(ErrNotInstalled, err))
 	}
 	grants, err := a.grants(hooks.Text)
 	if err != nil {
 		return nil, fmt.Errorf("trust hooks in %s: %w", hooks.Path, err)
 	}
-	f, err := a.read(a.configPath())
+
+	f, err := a.readConfig()
 	if err != nil {
 		return nil, fmt.Errorf("trust hooks: %w", err)
 	}
 	next, bare, err := trusted(f.Text, grants)
-	if err != nil {
-		return nil, fmt.Errorf("trust hooks in %s: %w", f.Path, err)
-	}
-	c := agent.Change{Path: f.Path, Action: "change", Detail: fmt.Sprintf("trust in %d hooks of belay's", len(grants)) + f.Note()}
-	switch {
-	case !f.Exists:
-		c.Action = "create"
-	case bytes.Equal(next, f.Text):
-		c.Action = "keep"
-		return []agent.Change{c}, nil
-	}
-	err = f.Locked
-	if err == nil && !dryRun {
-		err = a.files().Change(f, next, bare)
+	var c agent.Change
+	if err == nil {
+		c, err = a.hooks().Files().Put(f, next, bare, fmt.Sprintf("trust in %d hooks of belay's", len(grants)), dryRun)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("trust hooks in %s: %w", f.Path, err)
@@ -127,29 +125,37 @@ func (a *Agent) untrusted(hooks []byte) []string {
 		return nil
 	}
 	// A config that is not there or cannot be read trusts nothing.
-	f, _ := a.read(a.configPath())
+	f, _ := a.readConfig()
 	state, _ := stateOf(f.Text)
 	var names []string
 	for _, g := range grants {
 		t, _ := state[g.key].(map[string]any)
 		if t[hashKey] != g.hash {
-			names = append(names, strings.TrimPrefix(g.key, a.hooksPath()+":"))
+			names = append(names, strings.TrimPrefix(g.key, a.hooks().Path()+":"))
 		}
 	}
 	return names
 }
 
 // undoTrust decides how config.toml goes back.
-func (a *Agent) undoTrust(f jsontext.File, hooks []byte) (jsontext.Undo, error) {
-	grants, err := a.grants(hooks)
+func (a *Agent) undoTrust() (settings.Undo, error) {
+	f, err := a.readConfig()
 	if err != nil {
-		return jsontext.Undo{}, err
+		return settings.Undo{}, err
+	}
+	hooks, err := a.hooks().Read()
+	if err != nil {
+		return settings.Undo{}, err
+	}
+	grants, err := a.grants(hooks.Text)
+	if err != nil {
+		return settings.Undo{}, err
 	}
 	bare, err := distrusted(f.Text, grants)
 	if err != nil {
-		return jsontext.Undo{}, err
+		return settings.Undo{}, err
 	}
-	return a.files().Undo(f, bare, jsontext.Blank(bare))
+	return a.hooks().Files().Undo(f, bare, jsontext.JSON.Blank(bare))
 }
 
 // stateOf gives the tables of [hooks.state].
@@ -312,7 +318,7 @@ func dropHash(text []byte, key string) []byte {
 		return text
 	}
 	rest, last := false, t.body
-	var hash jsontext.Span
+	var from, to int // of the hash's line
 	for at := t.body; at < t.end; {
 		end := at + bytes.IndexByte(text[at:t.end], '\n') + 1
 		if end == at {
@@ -320,23 +326,23 @@ func dropHash(text []byte, key string) []byte {
 		}
 		line := strings.TrimSpace(string(text[at:end]))
 		if word, _, _ := strings.Cut(line, "="); strings.TrimSpace(word) == hashKey {
-			hash, last = jsontext.Span{Start: at, End: end}, end
+			from, to, last = at, end, end
 		} else if line != "" && !strings.HasPrefix(line, "#") {
 			rest = true
 		}
 		at = end
 	}
 	switch {
-	case rest && hash.End == 0:
+	case rest && to == 0:
 		return text
 	case rest:
-		return jsontext.Splice(text, hash, "")
+		return jsontext.Splice(text, from, to, "")
 	}
 	start := t.start
 	if before := bytes.TrimSuffix(bytes.TrimSuffix(text[:start], []byte("\n")), []byte("\r")); start > 0 && (len(before) == 0 || before[len(before)-1] == '\n') {
 		start = len(before)
 	}
-	return jsontext.Splice(text, jsontext.Span{Start: start, End: last}, "")
+	return jsontext.Splice(text, start, last, "")
 }
 
 // addGrant puts a hash into its table, or the table at the end.
@@ -347,7 +353,7 @@ func addGrant(text []byte, g grant) []byte {
 	}
 	line := hashKey + " = " + quoted(g.hash) + eol
 	if t, ok := findTable(text, g.key); ok {
-		return jsontext.Splice(text, jsontext.Span{Start: t.body, End: t.body}, line)
+		return jsontext.Splice(text, t.body, t.body, line)
 	}
 	out := bytes.Clone(text)
 	if len(out) > 0 && out[len(out)-1] != '\n' {

@@ -16,13 +16,14 @@
 package copilot
 
 import (
+	"os"
 	"path/filepath"
 	"time"
 
 	"belay/checkpoint"
 	"belay/internal/agent"
 	"belay/internal/agent/kit/settings"
-	"belay/internal/transcript/records"
+	"belay/internal/transcript/lines"
 	"belay/internal/vfs"
 )
 
@@ -32,7 +33,7 @@ const name = "copilot"
 // Agent is Copilot CLI as the rest of belay sees it. The zero value is not ready: use New.
 type Agent struct {
 	home  string // ~/.copilot; empty when there is no home folder
-	hooks settings.File
+	hooks settings.Spec
 }
 
 var (
@@ -44,46 +45,35 @@ var (
 // New gives Copilot CLI as the environment of this process describes it.
 func New() *Agent {
 	home, state := settings.Place(".copilot")
-	a := &Agent{home: home, hooks: settings.File{
-		Agent: name, Home: home, Path: filepath.Join(home, "hooks", "belay.json"), State: state, FS: vfs.OS{},
-		Key: "bash",
-		Handler: func(line string) any {
-			return struct {
-				Type    string `json:"type"`
-				Bash    string `json:"bash"`
-				Timeout int    `json:"timeoutSec"`
-			}{"command", line, timeout}
-		},
+	return &Agent{home: home, hooks: settings.Spec{
+		Agent: name, Home: home, File: filepath.Join("hooks", "belay.json"), State: state, FS: vfs.OS{},
+		Flat: true, Bash: true, Type: "command", Unit: time.Second, Events: hookEvents(),
 	}}
-	for _, e := range a.Events() {
-		a.hooks.Events = append(a.hooks.Events, e.Name)
-	}
-	return a
 }
 
 // Name is "copilot".
 func (a *Agent) Name() string { return name }
 
-const (
-	budget  = 30 * time.Second // when a hook names no timeout
-	timeout = 5                // seconds, as belay writes it: each hook holds the program up
-)
+// hookEvents are those that belay wants. Each hook holds the program up, so that it gets less time than without a timeout.
+func hookEvents() []settings.Event {
+	var list []settings.Event
+	for _, event := range []string{"sessionStart", "userPromptSubmitted", "agentStop", "preCompact", "sessionEnd"} {
+		list = append(list, settings.Event{
+			Name: event, Timeout: 5 * time.Second, Waits: event == "sessionStart",
+		})
+	}
+	return list
+}
 
 // Events lists the hook events that belay wants.
-func (a *Agent) Events() []agent.EventSpec {
-	var specs []agent.EventSpec
-	for _, event := range []string{"sessionStart", "userPromptSubmitted", "agentStop", "preCompact", "sessionEnd"} {
-		specs = append(specs, agent.EventSpec{Name: event, Budget: budget, Waits: event == "sessionStart"})
-	}
-	return specs
-}
+func (a *Agent) Events() []agent.EventSpec { return settings.Specs(hookEvents()) }
 
 // Limits of Copilot CLI: no cut of an injected text is documented; it is the model's attention that is spared.
 func (a *Agent) Limits() agent.Limits { return agent.Limits{BriefBytes: 9000} }
 
 // Open gives the reader of one session's events.
 func (a *Agent) Open(src agent.Source) checkpoint.Transcript {
-	return records.Open(src.Path, form(src.Session))
+	return lines.NewReader(src.Path, format(src.Session))
 }
 
 // ResumeCommand is what a person types to go on with a session. Ids are UUIDs; any other is not put on a command line.
@@ -95,11 +85,13 @@ func (a *Agent) ResumeCommand(session string) string {
 }
 
 // Present says whether Copilot CLI is on this machine. Its version stands in its transcripts only.
-func (a *Agent) Present() (string, bool) { return "", a.hooks.Present("copilot") }
+func (a *Agent) Present() (string, bool) {
+	return settings.Present(a.hooks.FS, os.Getenv("PATH"), a.home, nil, "copilot")
+}
 
 // Install writes belay's hooks into a file of their own.
 func (a *Agent) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
-	return a.hooks.Install(p, dryRun)
+	return a.hooks.Install(p, dryRun, nil)
 }
 
 // Uninstall takes them out again.

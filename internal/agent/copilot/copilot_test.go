@@ -241,10 +241,9 @@ func FuzzLine(f *testing.F) {
 		if len(data) == 0 {
 			return
 		}
-		var k known
-		form(session).ID(data)
-		list, _ := form(session).Line(&k, lines.Line{Data: data})
-		for _, e := range list {
+		said := format(session)
+		said.Learn(lines.NewSeen(2), lines.Line{Data: data})
+		for _, e := range said.Entries(t.Context(), state{}, lines.Line{Data: data}) {
 			if len(e.Text) > checkpoint.CutText || len(e.Input) > checkpoint.CutTool || len(e.Output) > checkpoint.CutTool || len(e.ID) > 300 {
 				t.Errorf("an entry over its bounds: %+v", e)
 			}

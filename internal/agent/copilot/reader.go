@@ -2,24 +2,26 @@ package copilot
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
-	"errors"
 	"time"
 
 	"belay/checkpoint"
 	"belay/internal/agent/kit/payload"
 	"belay/internal/transcript/lines"
-	"belay/internal/transcript/records"
 	"belay/internal/transcript/wholefile"
 )
 
-// known is what is remembered from one record to the next.
+// state is what is remembered from one record to the next.
+type state struct {
+	lines.Pos
+	known `json:"s,omitzero"`
+}
+
 type known struct {
 	Session string `json:"s,omitempty"` // the file's own, when it was opened for another
 	Asked   bool   `json:"a,omitempty"` // the model's newest message asked for tools: the turn goes on
 }
-
-var errNoObject = errors.New("not an object")
 
 // record is one line: a chain by parentId, which nothing has to follow as it is never branched.
 type record struct {
@@ -59,32 +61,29 @@ type data struct {
 	Summary string `json:"summaryContent"`
 }
 
-// form is what the lines of a session's events mean; asked is the session that the file was opened for.
-func form(asked string) records.Form[known] {
-	return records.Form[known]{
-		Key: "type",
-		ID: func(line []byte) string {
+// format says what the lines of a session's events mean; asked is the session that the file was opened for.
+func format(asked string) lines.Format[state] {
+	return lines.Format[state]{
+		Keys: []string{"type"},
+		Learn: func(seen *lines.Seen, l lines.Line) {
 			var rec struct{ ID string }
-			_ = lines.Decode(line, &rec) // a line that is no record has no id
-			return rec.ID
+			if lines.Decode(l.Data, &rec) == nil && rec.ID != "" {
+				seen.Add(rec.ID)
+			}
 		},
-		Line: func(k *known, l lines.Line) ([]checkpoint.Entry, error) {
+		Record: func(_ context.Context, p *lines.Page[state], r lines.Record) error {
 			var rec record
-			if l.Data[0] != '{' {
-				return nil, errNoObject
+			if err := lines.Decode(r.Data, &rec); err != nil {
+				return err
 			}
-			if err := lines.Decode(l.Data, &rec); err != nil {
-				return nil, err
+			if rec.ID != "" && !p.Once(rec.ID) || rec.Ephemeral {
+				return nil
 			}
-			if rec.Ephemeral {
-				return nil, nil
+			for _, e := range p.State.entries(rec, asked) {
+				e.At, e.Session, e.Child = rec.at(), p.State.Session, wholefile.Ident(rec.Data.Within)
+				p.Add(e)
 			}
-			list := k.entries(rec, asked)
-			for i := range list {
-				list[i].At, list[i].Session = rec.at(), k.Session
-				list[i].Child = wholefile.Ident(rec.Data.Within)
-			}
-			return list, nil
+			return nil
 		},
 	}
 }

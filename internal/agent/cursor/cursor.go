@@ -20,13 +20,13 @@
 package cursor
 
 import (
-	"path/filepath"
+	"os"
 	"time"
 
 	"belay/checkpoint"
 	"belay/internal/agent"
 	"belay/internal/agent/kit/settings"
-	"belay/internal/transcript/records"
+	"belay/internal/transcript/lines"
 	"belay/internal/vfs"
 )
 
@@ -36,7 +36,7 @@ const name = "cursor"
 // Agent is Cursor as the rest of belay sees it. The zero value is not ready: use New.
 type Agent struct {
 	home  string // ~/.cursor; empty when there is no home folder
-	hooks settings.File
+	hooks settings.Spec
 }
 
 var (
@@ -48,20 +48,10 @@ var (
 // New gives Cursor as the environment of this process describes it.
 func New() *Agent {
 	home, state := settings.Place(".cursor")
-	a := &Agent{home: home, hooks: settings.File{
-		Agent: name, Home: home, Path: filepath.Join(home, "hooks.json"), State: state, FS: vfs.OS{},
-		Key: "command",
-		Handler: func(line string) any {
-			return struct {
-				Command string `json:"command"`
-				Timeout int    `json:"timeout"` // seconds
-			}{line, int(budget / time.Second)}
-		},
+	return &Agent{home: home, hooks: settings.Spec{
+		Agent: name, Home: home, File: "hooks.json", State: state, FS: vfs.OS{},
+		Flat: true, Unit: time.Second, Events: hookEvents(),
 	}}
-	for _, e := range a.Events() {
-		a.hooks.Events = append(a.hooks.Events, e.Name)
-	}
-	return a
 }
 
 // Name is "cursor".
@@ -70,22 +60,29 @@ func (a *Agent) Name() string { return name }
 // budget is what belay writes as the timeout: Cursor's own default is not documented.
 const budget = 5 * time.Second
 
-// Events lists the hook events that belay wants. Those of single kinds of tools (shell, MCP, files) say what the general ones
-// do; the thoughts and the pieces of an answer are not kept.
-func (a *Agent) Events() []agent.EventSpec {
-	var specs []agent.EventSpec
-	for _, event := range []string{"sessionStart", "beforeSubmitPrompt", "preToolUse", "postToolUse", "postToolUseFailure", "preCompact", "stop", "sessionEnd"} {
-		specs = append(specs, agent.EventSpec{Name: event, Budget: budget, Waits: event == "sessionStart"})
+// hookEvents are those that belay wants. Those of single kinds of tools (shell, MCP, files) say what the general ones do; the
+// thoughts and the pieces of an answer are not kept.
+func hookEvents() []settings.Event {
+	var list []settings.Event
+	for _, event := range []string{
+		"sessionStart", "beforeSubmitPrompt", "preToolUse", "postToolUse", "postToolUseFailure", "preCompact", "stop", "sessionEnd",
+	} {
+		list = append(list, settings.Event{Name: event, Timeout: budget, Waits: event == "sessionStart"})
 	}
-	return specs
+	return list
 }
+
+// Events lists the hook events that belay wants.
+func (a *Agent) Events() []agent.EventSpec { return settings.Specs(hookEvents()) }
 
 // Limits of Cursor: no cut of an injected text is documented; it is the model's attention that is spared. Its stop hook does not
 // tell the last answer, so that there is nothing to wait for in the file.
 func (a *Agent) Limits() agent.Limits { return agent.Limits{BriefBytes: 9000} }
 
 // Open gives the reader of one agent transcript.
-func (a *Agent) Open(src agent.Source) checkpoint.Transcript { return records.Open(src.Path, form) }
+func (a *Agent) Open(src agent.Source) checkpoint.Transcript {
+	return lines.NewReader(src.Path, format)
+}
 
 // ResumeCommand is what a person types to go on with a session. Ids are UUIDs; any other is not put on a command line.
 func (a *Agent) ResumeCommand(session string) string {
@@ -96,11 +93,13 @@ func (a *Agent) ResumeCommand(session string) string {
 }
 
 // Present says whether Cursor is on this machine. Its version is not told by any file that is known.
-func (a *Agent) Present() (string, bool) { return "", a.hooks.Present("cursor-agent", "cursor") }
+func (a *Agent) Present() (string, bool) {
+	return settings.Present(a.hooks.FS, os.Getenv("PATH"), a.home, nil, "cursor-agent", "cursor")
+}
 
 // Install writes belay's hooks into the user's hooks.json.
 func (a *Agent) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
-	return a.hooks.Install(p, dryRun)
+	return a.hooks.Install(p, dryRun, nil)
 }
 
 // Uninstall takes them out again.

@@ -272,18 +272,25 @@ func FuzzLine(f *testing.F) {
 	for l := range strings.Lines(string(data)) {
 		f.Add([]byte(l))
 	}
+	path := filepath.Join(f.TempDir(), "t.jsonl")
 	f.Fuzz(func(t *testing.T, data []byte) {
 		New().Recognise(data)
 		if len(data) == 0 {
 			return
 		}
-		var p pending
-		for range 2 { // the second closes what the first left open
-			list, _ := line(&p, lines.Line{Data: data})
-			for _, e := range list {
-				if len(e.Text) > checkpoint.CutText || len(e.Input) > checkpoint.CutTool || len(e.ID) > 300 {
-					t.Errorf("an entry over its bounds: %+v", e)
-				}
+		twice := slices.Concat(data, []byte("\n"), data, []byte("\n")) // the second closes what the first left open
+		if err := os.WriteFile(path, twice, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r := lines.NewReader(path, format)
+		defer r.Close()
+		b, err := r.Read(t.Context(), "", checkpoint.ReadOptions{Whole: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range b.Entries {
+			if len(e.Text) > checkpoint.CutText || len(e.Input) > checkpoint.CutTool || len(e.ID) > 300 {
+				t.Errorf("an entry over its bounds: %+v", e)
 			}
 		}
 	})

@@ -2,8 +2,8 @@ package cursor
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
-	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -11,12 +11,22 @@ import (
 	"belay/checkpoint"
 	"belay/internal/jsontext"
 	"belay/internal/transcript/lines"
-	"belay/internal/transcript/records"
 	"belay/internal/transcript/wholefile"
 )
 
-// form is what the lines of an agent transcript mean.
-var form = records.Form[pending]{Line: line, Key: "role"}
+// format says what the lines of an agent transcript mean. They have no ids: nobody can tell a copy from the same words said
+// twice.
+var format = lines.Format[state]{
+	Keys:   []string{"role"},
+	Record: entries,
+	Gap:    func(s *state) { s.pending = pending{} },
+}
+
+// state is what is remembered from one record to the next.
+type state struct {
+	lines.Pos
+	pending `json:"s,omitzero"`
+}
 
 // pending are the calls of the newest record, which the file does not show to have ended.
 type pending struct {
@@ -26,8 +36,6 @@ type pending struct {
 
 // maxCalls bounds how many calls of one record count.
 const maxCalls = 1000
-
-var errNoObject = errors.New("not an object")
 
 // record is one line.
 type record struct {
@@ -75,23 +83,22 @@ func (c content) text() string {
 	return strings.Join(parts, "\n")
 }
 
-// line takes one line of the file. A record of another kind means nothing.
-func line(p *pending, l lines.Line) ([]checkpoint.Entry, error) {
+// entries gives the entries of one record. A record of another kind means nothing.
+func entries(_ context.Context, p *lines.Page[state], r lines.Record) error {
 	var rec record
-	if l.Data[0] != '{' {
-		return nil, errNoObject
+	if err := lines.Decode(r.Data, &rec); err != nil {
+		return err
 	}
-	if err := lines.Decode(l.Data, &rec); err != nil {
-		return nil, err
-	}
-	id := "l" + strconv.FormatInt(l.Off, 36) + "." + strconv.FormatUint(checkpoint.Hash(string(l.Data)), 36)
+	id := "l" + strconv.FormatInt(r.Off, 36) + "." + strconv.FormatUint(checkpoint.Hash(string(r.Data)), 36)
 	switch rec.Role {
 	case "user":
-		return append(p.end(true), wholefile.Said(id, "", time.Time{}, asked(rec.Message.Content.text()))...), nil
+		p.Add(p.State.end(true)...)
+		p.Add(wholefile.Said(id, "", time.Time{}, asked(rec.Message.Content.text()))...)
 	case "assistant":
-		return append(p.end(false), p.answer(id, rec.Message.Content)...), nil
+		p.Add(p.State.end(false)...)
+		p.Add(p.State.answer(id, rec.Message.Content)...)
 	}
-	return nil, nil
+	return nil
 }
 
 // end closes the calls before a record. When it is a person's words that follow them, nobody knows how they ended: they were
@@ -150,7 +157,7 @@ func (*Agent) Recognise(head []byte) bool {
 	if len(first) == 0 || first[0] != '{' {
 		return false
 	}
-	members, _ := jsontext.Members(first, 0)
+	members := jsontext.Read(first, 0).Items
 	if len(members) != 2 || members[0].Key != "role" || members[1].Key != "message" {
 		return false
 	}

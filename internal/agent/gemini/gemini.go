@@ -25,6 +25,7 @@ import (
 	"belay/checkpoint"
 	"belay/internal/agent"
 	"belay/internal/agent/kit/payload"
+	"belay/internal/agent/kit/settings"
 	"belay/internal/vfs"
 )
 
@@ -90,36 +91,19 @@ func (a *Agent) ResumeCommand(session string) string {
 	return "gemini --resume " + payload.ShellWord(session)
 }
 
-// hookBudget is how long the program waits for a hook when its settings name no timeout.
-const hookBudget = time.Minute
-
-// hookEvent is one event that belay registers for.
-type hookEvent struct {
-	name    string
-	matcher string // in the settings; empty matches all
-	waits   bool
-}
-
 // hookEvents are the events belay lives from. Each hook holds the program up, so that those which say nothing more are left
 // out: BeforeModel, BeforeToolSelection and AfterModel (one for each piece of an answer), Notification, and PreCompress but
 // for the person's own command, as it comes before each call of the model: so what is left of it is a true sign.
-func hookEvents() []hookEvent {
-	return []hookEvent{
-		{"SessionStart", "", true},
-		{"BeforeAgent", "", true},
-		{"BeforeTool", "*", false},
-		{"AfterTool", "*", false},
-		{"AfterAgent", "", false},
-		{"PreCompress", "manual", false},
-		{"SessionEnd", "", false},
+func hookEvents() []settings.Event {
+	list := []settings.Event{
+		{Name: "SessionStart", Waits: true}, {Name: "BeforeAgent"}, {Name: "BeforeTool", Matcher: "*"},
+		{Name: "AfterTool", Matcher: "*"}, {Name: "AfterAgent"}, {Name: "PreCompress", Matcher: "manual"}, {Name: "SessionEnd"},
 	}
+	for i := range list {
+		list[i].Timeout = 5 * time.Second
+	}
+	return list
 }
 
 // Events lists the hook events that belay wants.
-func (a *Agent) Events() []agent.EventSpec {
-	var specs []agent.EventSpec
-	for _, e := range hookEvents() {
-		specs = append(specs, agent.EventSpec{Name: e.name, Budget: hookBudget, Waits: e.waits})
-	}
-	return specs
-}
+func (a *Agent) Events() []agent.EventSpec { return settings.Specs(hookEvents()) }

@@ -66,7 +66,7 @@ func known(event string, p payload.Payload) bool {
 		return p.Text("trigger") == "manual"
 	}
 	for _, e := range hookEvents() {
-		if e.name == event {
+		if e.Name == event {
 			return true
 		}
 	}

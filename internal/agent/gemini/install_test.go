@@ -10,6 +10,7 @@ import (
 
 	"belay/internal/agent"
 	"belay/internal/agent/kit/payload"
+	"belay/internal/agent/kit/settings"
 	"belay/internal/jsontext"
 	"belay/internal/vfs"
 )
@@ -51,13 +52,39 @@ var texts = map[string]string{
 	"empty hooks":    "{\n  \"hooks\": {\n    /* none */\n  }\n}\n",
 }
 
-// comments are the comments of a text, each once.
-func comments(text string) []string { return hide([]byte(text)).comments }
+// comments are the comments of a text.
+func comments(text string) (list []string) {
+	for text != "" {
+		size := 1
+		switch {
+		case text[0] == '"':
+			for size < len(text) && text[size] != '"' {
+				if text[size] == '\\' {
+					size++
+				}
+				size++
+			}
+			size++
+		case strings.HasPrefix(text, "//"):
+			if size = strings.IndexAny(text, "\r\n"); size < 0 {
+				size = len(text)
+			}
+			list = append(list, text[:size])
+		case strings.HasPrefix(text, "/*"):
+			if n := strings.Index(text[2:], "*/"); n >= 0 {
+				size = n + 4
+				list = append(list, text[:size])
+			}
+		}
+		text = text[min(size, len(text)):]
+	}
+	return list
+}
 
 func TestInstallAndBack(t *testing.T) {
 	for name, text := range texts {
 		a, p := world(t)
-		path := a.settingsPath()
+		path := a.hooks().Path()
 		put(t, path, text)
 		list, err := a.Install(p, true)
 		if got := action(t, list, err); got != "change" {
@@ -94,11 +121,11 @@ func TestInstallAndBack(t *testing.T) {
 func checkInstalled(t *testing.T, name, before, after string) {
 	t.Helper()
 	var got, want map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(strings.TrimPrefix(string(hide([]byte(after)).text), jsontext.BOM)), &got); err != nil {
+	if err := jsontext.Comments.Decode([]byte(after), &got); err != nil {
 		t.Fatalf("%s: after install it is no JSON with comments: %v\n%s", name, err, after)
 	}
 	// A text without JSON has no keys to keep.
-	_ = json.Unmarshal([]byte(strings.TrimPrefix(string(hide([]byte(before)).text), jsontext.BOM)), &want)
+	_ = jsontext.Comments.Decode([]byte(before), &want)
 	for key, v := range want {
 		if key != "hooks" && string(got[key]) != string(v) {
 			t.Errorf("%s: %s: got %s, want %s", name, key, got[key], v)
@@ -124,7 +151,7 @@ func checkInstalled(t *testing.T, name, before, after string) {
 func TestUninstallAfterChanges(t *testing.T) {
 	for name, text := range texts {
 		a, p := world(t)
-		path := a.settingsPath()
+		path := a.hooks().Path()
 		put(t, path, text)
 		if _, err := a.Install(p, false); err != nil {
 			t.Fatal(err)
@@ -140,7 +167,8 @@ func TestUninstallAfterChanges(t *testing.T) {
 			t.Errorf("%s: got %s, want change", name, got)
 		}
 		left, err := os.ReadFile(path)
-		if err != nil || strings.Contains(string(left), "belay-hook") || !strings.Contains(string(left), "\"added\": 1") || !json.Valid([]byte(strings.TrimPrefix(string(hide(left).text), jsontext.BOM))) {
+		_, jerr := jsontext.Comments.Object(left)
+		if errors.Join(err, jerr) != nil || strings.Contains(string(left), "belay-hook") || !strings.Contains(string(left), "\"added\": 1") {
 			t.Errorf("%s: got %s, %v, want the user's change and no hook", name, left, err)
 		}
 		for _, c := range comments(changed) {
@@ -179,7 +207,7 @@ func TestInstallReplacesOlder(t *testing.T) {
 	old := `{"hooks":{"BeforeTool":[{"hooks":[{"type":"command","name":"belay","command":"/old/belay-hook gemini BeforeTool","timeout":5}]}],
 "AfterTool":[{"hooks":[{"type":"command","command":"exec '/o l'\\''d/belay-hook' --socket /s gemini AfterTool","timeout":5},{"type":"command","command":"mine gemini AfterTool"}]}],
 "Stop":[{"hooks":[{"type":"command","command":"/old/belay-hook claude-code Stop"}]}]}}`
-	put(t, a.settingsPath(), old)
+	put(t, a.hooks().Path(), old)
 	found := strings.Join(a.Check(p), "\n")
 	for _, want := range []string{"/old/belay-hook, not ", "5 milliseconds, less than a second", "SessionStart: hook is missing", `/o l'd/belay-hook`} {
 		if !strings.Contains(found, want) {
@@ -190,7 +218,7 @@ func TestInstallReplacesOlder(t *testing.T) {
 	if _, err := a.Install(p, false); err != nil {
 		t.Fatal(err)
 	}
-	data, err := os.ReadFile(a.settingsPath())
+	data, err := os.ReadFile(a.hooks().Path())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +230,7 @@ func TestInstallReplacesOlder(t *testing.T) {
 
 func TestCheckTurnedOff(t *testing.T) {
 	a, p := world(t)
-	put(t, a.settingsPath(), `{"hooksConfig":{"disabled":["belay"]}}`)
+	put(t, a.hooks().Path(), `{"hooksConfig":{"disabled":["belay"]}}`)
 	put(t, a.managed, "{ // ours\n\"hooksConfig\":{\"enabled\":false}}")
 	if _, err := a.Install(p, false); err != nil {
 		t.Fatal(err)
@@ -225,14 +253,14 @@ func TestInstallRefuses(t *testing.T) {
 		{"no JSON", `{"theme":`, "", 0o600, jsontext.ErrNoObject},
 		{"a list", `[]`, "", 0o600, jsontext.ErrNoObject},
 		{"a comment without an end", `{} /* x`, "", 0o600, jsontext.ErrNoObject},
-		{"hooks of another form", `{"hooks":[]}`, "", 0o600, jsontext.ErrForeignForm},
-		{"write-protected", `{}`, "", 0o400, jsontext.ErrReadOnly},
+		{"hooks of another form", `{"hooks":[]}`, "", 0o600, settings.ErrForeignForm},
+		{"write-protected", `{}`, "", 0o400, settings.ErrReadOnly},
 		{"a hook of another name", `{}`, "/bin/other", 0o600, agent.ErrBadHook},
 		{"a relative hook", `{}`, "belay-hook", 0o600, agent.ErrBadHook},
 	} {
 		a, p := world(t)
-		put(t, a.settingsPath(), tt.text)
-		if err := os.Chmod(a.settingsPath(), tt.mode); err != nil {
+		put(t, a.hooks().Path(), tt.text)
+		if err := os.Chmod(a.hooks().Path(), tt.mode); err != nil {
 			t.Fatal(err)
 		}
 		if tt.hook != "" {
@@ -241,7 +269,7 @@ func TestInstallRefuses(t *testing.T) {
 		if _, err := a.Install(p, false); !errors.Is(err, tt.want) {
 			t.Errorf("%s: got %v, want %v", tt.name, err, tt.want)
 		}
-		if data, err := os.ReadFile(a.settingsPath()); err != nil || string(data) != tt.text {
+		if data, err := os.ReadFile(a.hooks().Path()); err != nil || string(data) != tt.text {
 			t.Errorf("%s: the file is %q, %v, want it as it was", tt.name, data, err)
 		}
 	}
@@ -282,21 +310,30 @@ func FuzzComments(f *testing.F) {
 	}
 	f.Add("{\"a\":1} //\r\r\n/*")
 	f.Fuzz(func(t *testing.T, text string) {
-		h := hide([]byte(text))
-		if got := string(h.show(h.text)); got != text {
+		hooks := (&Agent{}).hooks()
+		if got, err := hooks.Strip([]byte(text)); err == nil && string(got) != text && !strings.Contains(text, "belay-hook") {
 			t.Errorf("got %q, want %q", got, text)
 		}
-		next, err := edit([]byte(text), func(b []byte) ([]byte, error) { return hooks().Merge(b, wanted(agent.Paths{Hook: "/belay-hook"})) })
-		if err != nil {
+		next, err := hooks.Merge([]byte(text), agent.Paths{Hook: "/belay-hook"})
+		if err != nil || strings.Contains(text, "belay-hook") {
 			return
 		}
-		for _, c := range h.comments {
+		for _, c := range comments(text) {
 			if !strings.Contains(string(next), c) {
 				t.Errorf("%q: comment %q is gone: %q", text, c, next)
 			}
 		}
-		if out := hide(next).text; !json.Valid([]byte(strings.TrimPrefix(string(out), jsontext.BOM))) {
-			t.Errorf("%q: came to no JSON: %q", text, next)
+		if _, err := jsontext.Comments.Object(next); err != nil {
+			t.Errorf("%q: came to no JSON: %q, %v", text, next, err)
+		}
+		bare, err := hooks.Strip(next)
+		if err != nil {
+			t.Errorf("%q: %v", next, err)
+		}
+		for _, c := range comments(text) {
+			if !strings.Contains(string(bare), c) {
+				t.Errorf("%q: comment %q is gone with the hooks: %q", text, c, bare)
+			}
 		}
 	})
 }

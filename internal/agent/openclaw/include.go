@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"belay/internal/agent/kit/settings"
 	"belay/internal/jsontext"
 )
 
@@ -23,19 +24,29 @@ const (
 	includeDepth = 10 // as OpenClaw has it
 )
 
-// part is a value of the settings, in the file where it stands.
+// part is a value of the settings, in the file where it stands: text[from:to].
 type part struct {
-	file, text string
-	value      value
+	file     string
+	text     []byte
+	from, to int
 }
 
 // is says whether the value is this word.
-func (p part) is(word string) bool { return p.text[p.value.start:p.value.end] == word }
+func (p part) is(word string) bool { return string(p.text[p.from:p.to]) == word }
+
+// member is a member of a value that is an object.
+func (p part) member(key string) (part, bool) {
+	if p.text[p.from] != '{' {
+		return p, false
+	}
+	it, ok := jsontext.Read(p.text, p.from).Find(key)
+	return part{p.file, p.text, it.Value, it.End}, ok
+}
 
 // includes reads settings with what they include.
 type includes struct {
-	read func(path string) (jsontext.File, error)
-	now  map[string]string // texts that count in place of a file's own
+	read func(path string) (settings.File, error)
+	now  map[string][]byte // texts that count in place of a file's own
 }
 
 // load reads one file of the settings.
@@ -46,7 +57,7 @@ func (in includes) load(path string) (part, error) {
 	}
 	text, there := in.now[f.Target]
 	if !there {
-		if text = string(f.Text); !f.Exists {
+		if text = f.Text; !f.Exists {
 			return part{}, fmt.Errorf("%w: %s is not there", ErrInclude, path)
 		}
 	}
@@ -54,25 +65,22 @@ func (in includes) load(path string) (part, error) {
 	if err != nil {
 		return part{}, fmt.Errorf("%s: %w", path, err)
 	}
-	return part{path, text, root}, nil
+	return part{path, text, root.Open, root.End}, nil
 }
 
 // named are the files that an object includes, in order.
 func (p part) named() ([]string, error) {
-	v, ok := p.value.member(includeKey)
+	v, ok := p.member(includeKey)
 	if !ok {
 		return nil, nil
 	}
-	list := []value{v}
-	if v.kind == '[' {
-		list = nil
-		for _, it := range v.items {
-			list = append(list, it.value)
-		}
+	list := []jsontext.Item{{Value: v.from, End: v.to}}
+	if p.text[v.from] == '[' {
+		list = jsontext.Read(p.text, v.from).Items
 	}
 	var files []string
-	for _, v := range list {
-		path := v.words(p.text)
+	for _, it := range list {
+		path := stringAt(p.text, it)
 		if path == "" {
 			return nil, fmt.Errorf("%w: in %s it names no file", ErrInclude, p.file)
 		}
@@ -110,11 +118,11 @@ func (in includes) follow(p part, depth int, keys []string) ([]part, error) {
 	if len(keys) == 0 {
 		return append(found, p), nil
 	}
-	v, ok := p.value.member(keys[0])
+	v, ok := p.member(keys[0])
 	if !ok {
 		return found, nil
 	}
-	more, err := in.follow(part{p.file, p.text, v}, depth, keys[1:])
+	more, err := in.follow(v, depth, keys[1:])
 	return append(found, more...), err
 }
 
@@ -137,8 +145,8 @@ func (in includes) wiring(root part, folder string) (w wiring, err error) {
 	}
 	names := func(words string, keys ...string) (there, some bool) {
 		for _, p := range look(keys...) {
-			there = there || p.value.index(p.text, words) >= 0
-			some = some || p.value.kind == '[' && len(p.value.items) > 0
+			there = there || indexOf(p.text, p.from, words) >= 0
+			some = some || p.text[p.from] == '[' && len(jsontext.Read(p.text, p.from).Items) > 0
 		}
 		return there, some
 	}
@@ -158,30 +166,31 @@ func (in includes) wiring(root part, folder string) (w wiring, err error) {
 
 // spot is a file of the settings and the keys that lead to the plugins in it.
 type spot struct {
-	jsontext.File
+	settings.File
 	keys []string
 }
 
 // spots are the files in which belay's plugin may stand, the one where it goes now first: the main file, and before it the
 // file that has all of the plugins and nothing else.
-func (a *Agent) spots(s jsontext.File) ([]spot, error) {
+func (a *Agent) spots(s settings.File) ([]spot, error) {
 	list := []spot{{s, []string{"plugins"}}}
-	root, err := parseSettings(blank(string(s.Text)))
+	text := filled(s.Text)
+	root, err := parseSettings(text)
 	if err != nil {
 		return list, err
 	}
 	home := filepath.Dir(s.Target)
-	p, ok := part{file: s.Path, text: string(s.Text)}, false
-	if p.value, ok = root.member("plugins"); !ok {
+	p, ok := part{s.Path, text, root.Open, root.End}.member("plugins")
+	if !ok {
 		return list, nil
 	}
 	for range includeDepth {
 		files, err := p.named()
-		v, _ := p.value.member(includeKey)
-		if err != nil || len(files) != 1 || v.kind == '[' || len(p.value.items) != 1 {
+		v, _ := p.member(includeKey)
+		if err != nil || len(files) != 1 || p.text[v.from] == '[' || len(jsontext.Read(p.text, p.from).Items) != 1 {
 			return list, err
 		}
-		f, err := a.settings().Read(files[0])
+		f, err := a.files().Read(files[0])
 		switch {
 		case err != nil:
 			return list, err
@@ -190,33 +199,22 @@ func (a *Agent) spots(s jsontext.File) ([]spot, error) {
 		case !strings.HasPrefix(f.Target, home+string(filepath.Separator)):
 			return list, nil // one that several machines share, it may be: OpenClaw does not write there
 		}
-		p = part{file: files[0], text: string(f.Text)}
-		if p.value, err = parseSettings(p.text); err != nil {
+		if root, err = parseSettings(f.Text); err != nil {
 			return list, fmt.Errorf("%s: %w", files[0], err)
 		}
+		p = part{files[0], f.Text, root.Open, root.End}
 		list = append([]spot{{f, nil}}, list...)
 	}
 	return list, fmt.Errorf("%w: %s is too deep", ErrInclude, p.file)
 }
 
 // wired says what the settings would say of belay's plugin if the text of one of their files were this.
-func (a *Agent) wired(s jsontext.File, at spot, text string) (wiring, error) {
-	in := includes{read: a.settings().Read, now: map[string]string{}}
-	if !s.Exists || strings.TrimSpace(string(s.Text)) == "" {
-		in.now[s.Target] = "{}"
-	}
+func (a *Agent) wired(s settings.File, at spot, text []byte) (wiring, error) {
+	in := includes{read: a.files().Read, now: map[string][]byte{s.Target: filled(s.Text)}}
 	in.now[at.Target] = text
 	root, err := in.load(s.Path)
 	if err != nil {
 		return wiring{}, err
 	}
 	return in.wiring(root, a.pluginFolder())
-}
-
-// blank is what an empty file stands for.
-func blank(text string) string {
-	if strings.TrimSpace(text) == "" {
-		return "{}\n"
-	}
-	return text
 }

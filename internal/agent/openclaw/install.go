@@ -1,19 +1,19 @@
 package openclaw
 
 import (
-	"bytes"
 	"embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"belay/internal/agent"
 	"belay/internal/agent/kit/payload"
 	"belay/internal/agent/kit/plugin"
+	"belay/internal/agent/kit/settings"
 	"belay/internal/jsontext"
 	"belay/internal/vfs"
 )
@@ -30,52 +30,46 @@ const folderName = "belay-plugin"
 // pluginFolder lies beside the settings: whoever removes OpenClaw's folder removes both.
 func (a *Agent) pluginFolder() string { return filepath.Join(filepath.Dir(a.config), folderName) }
 
-// settings keeps the way back of the settings file.
-func (a *Agent) settings() jsontext.Files {
-	return jsontext.Files{FS: a.fsys, Dir: filepath.Join(a.state, "install", name)}
+// plugin is the plugin's folder.
+func (a *Agent) plugin() plugin.Plugin {
+	pl := plugin.Plugin{What: "plugin", Path: a.pluginFolder()}
+	for _, n := range pluginNames {
+		f := plugin.File{FS: a.fsys, Path: filepath.Join(a.pluginFolder(), n)}
+		pl.Files = append(pl.Files, plugin.Part{File: f, Text: func(p agent.Paths) (string, error) {
+			if n == lineName {
+				return plugin.Line(p)
+			}
+			text, err := pluginFiles.ReadFile("plugin/" + n)
+			return string(text), err
+		}})
+	}
+	return pl
 }
 
-func (a *Agent) readSettings() (jsontext.File, error) {
+// files keeps the way back of the settings.
+func (a *Agent) files() settings.Files {
+	return settings.Files{FS: a.fsys, Dir: filepath.Join(a.state, "install", name)}
+}
+
+func (a *Agent) readSettings() (settings.File, error) {
 	if a.config == "" || a.state == "" {
-		return jsontext.File{Path: a.config}, agent.ErrNoHome
+		return settings.File{Path: a.config}, agent.ErrNoHome
 	}
-	return a.settings().Read(a.config)
+	return a.files().Read(a.config)
 }
 
 // Present finds OpenClaw by its settings or its program; the program's package tells its version.
 func (a *Agent) Present() (version string, ok bool) {
 	if program, err := exec.LookPath("openclaw"); err == nil {
-		ok = true
-		data, err := vfs.ReadFile(a.fsys, filepath.Join(filepath.Dir(payload.RealPath(program)), "package.json"), 1<<20)
-		var p struct{ Name, Version string }
-		if err == nil && json.Unmarshal(data, &p) == nil && p.Name == "openclaw" {
-			version = p.Version
-		}
+		mine := func(pkg string) bool { return pkg == "openclaw" }
+		version, _ = settings.PackageVersion(a.fsys, payload.RealPath(program), mine)
+		return version, true
 	}
 	if a.config != "" {
-		if _, err := a.fsys.Lstat(a.config); err == nil {
-			ok = true
-		}
+		_, err := a.fsys.Lstat(a.config)
+		ok = err == nil
 	}
-	return version, ok
-}
-
-// files are the plugin's, with the places of belay-hook and of the socket in them.
-func files(p agent.Paths) (map[string][]byte, error) {
-	text, err := plugin.Line(p)
-	if err != nil {
-		return nil, err
-	}
-	all := map[string][]byte{lineName: []byte(text)}
-	for _, n := range pluginNames {
-		if n == lineName {
-			continue
-		}
-		if all[n], err = pluginFiles.ReadFile("plugin/" + n); err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
+	return "", ok
 }
 
 // Install writes the plugin's folder and puts it into the settings. Everything else in there stays as it is, comments too.
@@ -84,56 +78,55 @@ func (a *Agent) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
 	if err != nil {
 		return nil, fmt.Errorf("install plugin: %w", err)
 	}
-	want, err := files(p)
-	if err != nil {
-		return nil, fmt.Errorf("install plugin: %w", err)
-	}
 	at, next, bare, err := a.plan(s)
 	if err != nil {
 		return nil, fmt.Errorf("install plugin in %s: %w", at.Path, err)
 	}
-	plugin := agent.Change{Path: a.pluginFolder(), Action: "keep", Detail: "the plugin"}
-	if !a.inPlace(want) {
-		plugin.Action = "create"
+	put := func(dryRun bool) (agent.Change, error) {
+		return a.files().Put(at.File, next, bare, "plugin "+pluginID+", which may see conversations", dryRun)
 	}
-	change := agent.Change{Path: at.Path, Action: "change", Detail: "plugin " + pluginID + ", which may see conversations" + at.Note()}
-	switch {
-	case !at.Exists:
-		change.Action = "create"
-	case next == string(at.Text):
-		change.Action = "keep"
-	}
-	if change.Action != "keep" {
-		err = at.Locked
-	}
-	if err == nil && !dryRun {
-		// The folder first: settings that name a plugin which is not there may keep OpenClaw from starting.
-		if plugin.Action != "keep" {
-			err = a.writePlugin(want)
-		}
-		if err == nil && change.Action != "keep" {
-			err = a.settings().Change(at.File, []byte(next), []byte(bare))
-		}
-	}
+	change, err := put(true) // whether it would be refused
 	if err != nil {
 		return nil, fmt.Errorf("install plugin: %w", err)
 	}
-	return []agent.Change{plugin, change}, nil
+
+	// The folder first: settings that name a plugin which is not there may keep OpenClaw from starting.
+	if !dryRun {
+		if err := a.noteFolders(); err != nil {
+			return nil, fmt.Errorf("install plugin: note the folders made: %w", err)
+		}
+	}
+	done, err := a.plugin().Install(p, dryRun)
+	if err != nil {
+		return nil, err
+	}
+	if !dryRun {
+		if _, err := put(false); err != nil {
+			return nil, fmt.Errorf("install plugin: %w", err)
+		}
+	}
+
+	folder := agent.Change{Path: a.pluginFolder(), Action: "keep", Detail: "the plugin"}
+	if slices.ContainsFunc(done, func(c agent.Change) bool { return c.Action != "keep" }) {
+		folder.Action = "create"
+	}
+	return []agent.Change{folder, change}, nil
 }
 
 // plan decides which file of the settings gets the plugin, and its text with it and without it.
-func (a *Agent) plan(s jsontext.File) (at spot, next, bare string, err error) {
+func (a *Agent) plan(s settings.File) (at spot, next, bare []byte, err error) {
 	list, err := a.spots(s)
 	if at = list[0]; err != nil {
-		return at, "", "", err
+		return at, nil, nil, err
 	}
-	next = blank(string(at.Text))
+	next = filled(at.Text)
 	if bare, err = withoutPlugin(next, a.pluginFolder(), at.keys); err != nil {
-		return at, "", "", err
+		return at, nil, nil, err
 	}
-	if bare == next {
-		bare = string(at.Text)
+	if string(bare) == string(next) {
+		bare = at.Text
 	}
+
 	has, err := a.wired(s, at, next)
 	if err != nil || has.works() {
 		return at, next, bare, err
@@ -148,18 +141,56 @@ func (a *Agent) plan(s jsontext.File) (at spot, next, bare string, err error) {
 	return at, next, bare, err
 }
 
-func (a *Agent) inPlace(want map[string][]byte) bool {
-	for n, data := range want {
-		got, err := vfs.ReadFile(a.fsys, filepath.Join(a.pluginFolder(), n), jsontext.MaxFile)
-		if err != nil || !bytes.Equal(got, data) {
-			return false
+// Uninstall takes the plugin out of the settings, then removes its folder. When nobody changed the settings since Install,
+// their old bytes come back.
+func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
+	s, err := a.readSettings()
+	if err != nil {
+		return nil, fmt.Errorf("uninstall plugin: %w", err)
+	}
+	list, err := a.spots(s)
+	if err != nil {
+		return nil, fmt.Errorf("uninstall plugin from %s: %w", s.Path, err)
+	}
+	var undos []settings.Undo
+	var changes []agent.Change
+	for _, at := range list {
+		undo, err := a.undo(at)
+		if err != nil {
+			return nil, fmt.Errorf("uninstall plugin from %s: %w", at.Path, err)
+		}
+		undos = append(undos, undo)
+		if undo.Action != "keep" || at.Path == s.Path {
+			changes = append(changes, undo.Change("plugin"))
 		}
 	}
-	return true
+
+	if !dryRun {
+		for _, undo := range undos { // the settings first: they must not name a plugin that is not there
+			if err := a.files().Do(undo); err != nil {
+				return nil, fmt.Errorf("uninstall plugin: %w", err)
+			}
+		}
+	}
+	done, err := a.plugin().Uninstall(dryRun)
+	if err != nil {
+		return nil, err
+	}
+	if !dryRun {
+		if err := a.dropFolders(); err != nil {
+			return nil, fmt.Errorf("uninstall plugin: %w", err)
+		}
+	}
+
+	folder := agent.Change{Path: a.pluginFolder(), Action: done[0].Action, Detail: "the plugin"}
+	if folder.Action == "keep" {
+		folder.Detail = done[0].Detail
+	}
+	return append(changes, folder), nil
 }
 
 // madeNote is where belay keeps that it made the folder of the settings: it names the outermost that was not there.
-func (a *Agent) madeNote() string { return filepath.Join(a.settings().Dir, "made") }
+func (a *Agent) madeNote() string { return filepath.Join(a.files().Dir, "made") }
 
 // noteFolders says, before they are made, which folders are.
 func (a *Agent) noteFolders() error {
@@ -183,8 +214,11 @@ func (a *Agent) noteFolders() error {
 	return vfs.Replace(a.fsys, a.madeNote(), []byte(outer))
 }
 
-// dropFolders removes the folders that Install made, unless something is in them.
+// dropFolders removes the plugin's folder and those that Install made for it, unless something is in them.
 func (a *Agent) dropFolders() error {
+	if err := a.dropEmpty(a.pluginFolder()); err != nil {
+		return err
+	}
 	outer, err := vfs.ReadFile(a.fsys, a.madeNote(), maxPath)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -200,107 +234,6 @@ func (a *Agent) dropFolders() error {
 	return a.fsys.Remove(a.madeNote())
 }
 
-func (a *Agent) writePlugin(want map[string][]byte) error {
-	if err := a.noteFolders(); err != nil {
-		return fmt.Errorf("note the folders made: %w", err)
-	}
-	if err := vfs.MakeDir(a.fsys, a.pluginFolder()); err != nil {
-		return err
-	}
-	for _, n := range pluginNames {
-		if err := vfs.Replace(a.fsys, filepath.Join(a.pluginFolder(), n), want[n]); err != nil {
-			return fmt.Errorf("write %s: %w", n, err)
-		}
-	}
-	return nil
-}
-
-// Uninstall takes the plugin out of the settings, then removes its folder. When nobody changed the settings since Install,
-// their old bytes come back.
-func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
-	s, err := a.readSettings()
-	if err != nil {
-		return nil, fmt.Errorf("uninstall plugin: %w", err)
-	}
-	list, err := a.spots(s)
-	if err != nil {
-		return nil, fmt.Errorf("uninstall plugin from %s: %w", s.Path, err)
-	}
-	var undos []jsontext.Undo
-	var changes []agent.Change
-	for _, at := range list {
-		bare := string(at.Text)
-		if strings.TrimSpace(bare) != "" {
-			bare, err = withoutPlugin(bare, a.pluginFolder(), at.keys)
-		}
-		var undo jsontext.Undo
-		if err == nil {
-			undo, err = a.settings().Undo(at.File, []byte(bare), isEmpty(bare))
-		}
-		if err != nil {
-			return nil, fmt.Errorf("uninstall plugin from %s: %w", at.Path, err)
-		}
-		undos = append(undos, undo)
-		if undo.Action != "keep" || at.Path == s.Path {
-			changes = append(changes, agent.Change{Path: at.Path, Action: undo.Action, Detail: detail(undo.Action) + at.Note()})
-		}
-	}
-	plugin := agent.Change{Path: a.pluginFolder(), Action: "keep", Detail: "no plugin of belay's"}
-	if _, err = a.fsys.Lstat(a.pluginFolder()); err == nil {
-		plugin.Action, plugin.Detail = "remove", "the plugin"
-	} else if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	if !dryRun {
-		// The settings first: they must not name a plugin that is not there.
-		for _, undo := range undos {
-			if err == nil {
-				err = a.settings().Do(undo)
-			}
-		}
-		if err == nil {
-			err = a.dropPlugin()
-		}
-		if err == nil {
-			err = a.dropFolders()
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("uninstall plugin: %w", err)
-	}
-	return append(changes, plugin), nil
-}
-
-// detail says what Uninstall does with the settings.
-func detail(action string) string {
-	switch action {
-	case "restore":
-		return "as it was before install"
-	case "remove":
-		return "was made by install"
-	case "change":
-		return "belay's plugin taken out, the rest kept"
-	}
-	return "no plugin of belay's"
-}
-
-func isEmpty(text string) bool {
-	root, err := parseSettings(text)
-	return err == nil && len(root.items) == 0
-}
-
-// dropPlugin removes the plugin's own files, and the folder when nothing else is in it.
-func (a *Agent) dropPlugin() error {
-	for _, n := range pluginNames {
-		for _, file := range []string{n, "." + n + vfs.TempSuffix} { // a crash may have left one half written
-			if err := a.fsys.Remove(filepath.Join(a.pluginFolder(), file)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-		}
-	}
-	return a.dropEmpty(a.pluginFolder())
-}
-
 // dropEmpty removes a folder unless something is in it.
 func (a *Agent) dropEmpty(dir string) error {
 	left, err := a.fsys.ReadDir(dir)
@@ -313,6 +246,22 @@ func (a *Agent) dropEmpty(dir string) error {
 	return err
 }
 
+// undo decides how a file of the settings goes back.
+func (a *Agent) undo(at spot) (settings.Undo, error) {
+	if jsontext.JSON.Blank(at.Text) {
+		return a.files().Undo(at.File, at.Text, false)
+	}
+	bare, err := withoutPlugin(at.Text, a.pluginFolder(), at.keys)
+	if err != nil {
+		return settings.Undo{}, err
+	}
+	root, err := parseSettings(bare)
+	if err != nil {
+		return settings.Undo{}, err
+	}
+	return a.files().Undo(at.File, bare, len(root.Items) == 0)
+}
+
 // Check says what keeps the plugin from its work.
 func (a *Agent) Check(p agent.Paths) []string {
 	s, err := a.readSettings()
@@ -322,15 +271,15 @@ func (a *Agent) Check(p agent.Paths) []string {
 	list, err := a.spots(s)
 	var has wiring
 	if at := list[0]; err == nil {
-		has, err = a.wired(s, at, blank(string(at.Text)))
+		has, err = a.wired(s, at, filled(at.Text))
 	}
 	if err != nil {
 		return []string{fmt.Sprintf("%s: %v", s.Path, err)}
 	}
 	var found []string
-	if want, err := files(p); err != nil {
+	if err := p.Valid(); err != nil {
 		found = append(found, err.Error())
-	} else if !a.inPlace(want) {
+	} else if !a.plugin().InPlace(p) {
 		found = append(found, a.pluginFolder()+" is missing or of another belay")
 	}
 	for _, c := range []struct {

@@ -5,16 +5,38 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"belay/internal/jsontext"
 )
 
 // pluginID is belay's name among OpenClaw's plugins.
 const pluginID = "belay"
 
-// ErrForeignForm: a part of the settings is there in a form that OpenClaw does not describe, or that belay does not edit.
-// Nothing is written.
-var ErrForeignForm = errors.New("settings have an unknown form")
+// Errors of reading the settings. Nothing is written after any of them.
+var (
+	// ErrBadSettings: the settings are no JSON5 object. A person must mend them.
+	ErrBadSettings = errors.New("settings are no JSON5 object")
+	// ErrForeignForm: a part of the settings is there in a form that OpenClaw does not describe, or that belay does not edit.
+	ErrForeignForm = errors.New("settings have an unknown form")
+)
 
 const entryText = `{"enabled": true, "hooks": {"allowConversationAccess": true}}`
+
+func parseSettings(text []byte) (jsontext.Container, error) {
+	root, err := jsontext.JSON5.Object(text)
+	if err != nil {
+		return root, ErrBadSettings
+	}
+	return root, nil
+}
+
+// filled is a text, or what an empty one stands for.
+func filled(text []byte) []byte {
+	if jsontext.JSON.Blank(text) {
+		return []byte("{}\n")
+	}
+	return text
+}
 
 // quote renders a string.
 func quote(s string) string {
@@ -25,140 +47,143 @@ func quote(s string) string {
 	return string(data)
 }
 
+// indexOf finds a string in the list that begins at an offset; -1 also where there is no list.
+func indexOf(text []byte, at int, words string) int {
+	if text[at] != '[' {
+		return -1
+	}
+	return slices.IndexFunc(jsontext.Read(text, at).Items, func(it jsontext.Item) bool { return stringAt(text, it) == words })
+}
+
+// stringAt is the words of a value that is a string.
+func stringAt(text []byte, it jsontext.Item) string {
+	if c := text[it.Value]; c != '"' && c != '\'' {
+		return ""
+	}
+	return jsontext.Words(text[it.Value:it.End])
+}
+
+// put adds what is rendered to an object or a list.
+func put(text []byte, to, root jsontext.Container, rendered string) []byte {
+	return jsontext.Put(text, to, jsontext.LayoutOf(text, root), func(jsontext.Layout) string { return rendered })
+}
+
 // withPlugin puts into a file's text what the settings lack of belay's plugin; everything else stays as it was. The keys lead
 // to the plugins in that file.
-func withPlugin(text, folder string, keys []string, has wiring) (string, error) {
-	var err error
+func withPlugin(text []byte, folder string, keys []string, has wiring) (next []byte, err error) {
+	next = text
 	if !has.path {
-		text, err = withElement(text, folder, slices.Concat(keys, []string{"load", "paths"}))
+		next, err = withElement(next, folder, slices.Concat(keys, []string{"load", "paths"}))
 	}
 	if err == nil && !has.allowed {
-		text, err = withElement(text, pluginID, slices.Concat(keys, []string{"allow"}))
+		next, err = withElement(next, pluginID, slices.Concat(keys, []string{"allow"}))
 	}
 	if err == nil && !has.entry {
-		text, err = withEntry(text, slices.Concat(keys, []string{"entries", pluginID}))
+		next, err = withEntry(next, slices.Concat(keys, []string{"entries", pluginID}))
 	}
-	if err != nil {
-		return "", err
-	}
-	return text, nil
+	return next, err
 }
 
 // withElement adds a string to the list at a path, unless it is there.
-func withElement(text, words string, path []string) (string, error) {
+func withElement(text []byte, words string, path []string) ([]byte, error) {
 	root, err := parseSettings(text)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	list, ok := root.find(path...)
+	list, ok := jsontext.Lookup(text, root, path...)
 	switch {
 	case !ok:
 		return withMember(text, root, "["+quote(words)+"]", path)
-	case list.kind != '[':
-		return "", fmt.Errorf("%w: %v is no list", ErrForeignForm, path)
-	case list.index(text, words) >= 0:
+	case text[list.Value] != '[':
+		return nil, fmt.Errorf("%w: %v is no list", ErrForeignForm, path)
+	case indexOf(text, list.Value, words) >= 0:
 		return text, nil
 	}
-	return put(text, list, quote(words)), nil
+	return put(text, jsontext.Read(text, list.Value), root, quote(words)), nil
 }
 
 // withMember adds a member at a path, whose first part may be there.
-func withMember(text string, at value, rendered string, path []string) (string, error) {
+func withMember(text []byte, root jsontext.Container, rendered string, path []string) ([]byte, error) {
+	at := root
 	for len(path) > 1 {
-		next, ok := at.member(path[0])
+		next, ok := at.Find(path[0])
 		if !ok {
 			break
 		}
-		at, path = next, path[1:]
-	}
-	if at.kind != '{' {
-		return "", fmt.Errorf("%w: what should hold %s is no object", ErrForeignForm, path[0])
+		path = path[1:]
+		if text[next.Value] != '{' {
+			return nil, fmt.Errorf("%w: what should hold %s is no object", ErrForeignForm, path[0])
+		}
+		at = jsontext.Read(text, next.Value)
 	}
 	for i := len(path) - 1; i > 0; i-- {
 		rendered = "{" + quote(path[i]) + ": " + rendered + "}"
 	}
-	return put(text, at, quote(path[0])+": "+rendered), nil
+	return put(text, at, root, quote(path[0])+": "+rendered), nil
 }
 
 // withEntry puts the plugin's entry in, in place of one that lacks what belay needs.
-func withEntry(text string, path []string) (string, error) {
+func withEntry(text []byte, path []string) ([]byte, error) {
 	root, err := parseSettings(text)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	entry, ok := root.find(path...)
+	entry, ok := jsontext.Lookup(text, root, path...)
 	if !ok {
 		return withMember(text, root, entryText, path)
 	}
-	return text[:entry.start] + entryText + text[entry.end:], nil
+	return jsontext.Splice(text, entry.Value, entry.End, entryText), nil
 }
 
 // withoutPlugin takes belay's plugin out again, and the lists and objects that are empty by that. It is for settings that
 // somebody changed since: others come back whole.
-func withoutPlugin(text, folder string, keys []string) (string, error) {
-	root, err := parseSettings(text)
-	if err != nil {
-		return "", err
-	}
-	had := text
+func withoutPlugin(text []byte, folder string, keys []string) ([]byte, error) {
 	for _, c := range []struct {
 		path  []string
-		words string
-	}{{[]string{"load", "paths"}, folder}, {[]string{"allow"}, pluginID}} {
-		path := slices.Concat(keys, c.path)
-		if list, ok := root.find(path...); ok {
-			if i := list.index(text, c.words); i >= 0 {
-				text = cut(text, list, i)
-				if text, err = prune(text, path); err != nil {
-					return "", err
-				}
-				if root, err = parseSettings(text); err != nil {
-					return "", err
-				}
-			}
-		}
-	}
-	path := slices.Concat(keys, []string{"entries", pluginID})
-	if _, ok := root.find(path...); ok {
-		if text, err = cutMember(text, path...); err == nil {
-			text, err = prune(text, path[:len(path)-1])
-		}
-	}
-	if err != nil || had == text {
-		return had, err
-	}
-	return text, nil
-}
-
-func cutMember(text string, path ...string) (string, error) {
-	root, err := parseSettings(text)
-	if err != nil {
-		return "", err
-	}
-	last := len(path) - 1
-	holder, _ := root.find(path[:last]...)
-	for i := len(holder.items) - 1; i >= 0; i-- {
-		if holder.items[i].key == path[last] {
-			return cut(text, holder, i), nil
-		}
-	}
-	return text, nil
-}
-
-// prune cuts out what is empty at a path, from the inside outward.
-func prune(text string, path []string) (string, error) {
-	for ; len(path) > 0; path = path[:len(path)-1] {
+		words string // in a list at the path; empty for the member itself
+	}{{[]string{"load", "paths"}, folder}, {[]string{"allow"}, pluginID}, {[]string{"entries", pluginID}, ""}} {
 		root, err := parseSettings(text)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		v, ok := root.find(path...)
-		if !ok || len(v.items) > 0 || v.kind != '{' && v.kind != '[' {
-			return text, nil
+		path := slices.Concat(keys, c.path)
+		it, ok := jsontext.Lookup(text, root, path...)
+		if !ok {
+			continue
 		}
-		if text, err = cutMember(text, path...); err != nil {
-			return "", err
+		if c.words != "" {
+			i := indexOf(text, it.Value, c.words)
+			if i < 0 {
+				continue
+			}
+			text = prune(jsontext.Cut(text, jsontext.Read(text, it.Value), i), path)
+			continue
 		}
+		text = prune(cutMember(text, path), path[:len(path)-1])
 	}
 	return text, nil
+}
+
+// cutMember takes out the member at a path, which is there.
+func cutMember(text []byte, path []string) []byte {
+	holder, _ := jsontext.JSON5.Object(text) // it was read before
+	last := len(path) - 1
+	if at, ok := jsontext.Lookup(text, holder, path[:last]...); ok {
+		holder = jsontext.Read(text, at.Value)
+	}
+	return jsontext.Cut(text, holder, holder.Index(path[last]))
+}
+
+// prune cuts out what is empty at a path, from the inside outward. What holds a comment stays.
+func prune(text []byte, path []string) []byte {
+	for ; len(path) > 0; path = path[:len(path)-1] {
+		root, _ := jsontext.JSON5.Object(text) // as before the cut
+		it, ok := jsontext.Lookup(text, root, path...)
+		if !ok || text[it.Value] != '{' && text[it.Value] != '[' || jsontext.SkipSpace(text, it.Value+1) != it.End-1 ||
+			jsontext.HasComment(text[it.Value:it.End]) {
+			return text
+		}
+		text = cutMember(text, path)
+	}
+	return text
 }

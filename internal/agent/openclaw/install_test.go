@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"belay/internal/agent"
+	"belay/internal/agent/kit/settings"
 	"belay/internal/jsontext"
 )
 
@@ -138,7 +139,7 @@ func TestInstallRefuses(t *testing.T) {
 	if err := os.Chmod(path, 0o400); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Install(p, false); !errors.Is(err, jsontext.ErrReadOnly) {
+	if _, err := a.Install(p, false); !errors.Is(err, settings.ErrReadOnly) {
 		t.Errorf("write-protected: got %v, want ErrReadOnly", err)
 	}
 }
@@ -183,13 +184,13 @@ func TestCheckFinds(t *testing.T) {
 }
 
 // wiredAlone is what one text says of a plugin in /p; it includes nothing.
-func wiredAlone(text string) (wiring, error) {
+func wiredAlone(text []byte) (wiring, error) {
 	root, err := parseSettings(text)
 	if err != nil {
 		return wiring{}, err
 	}
-	none := includes{read: func(string) (jsontext.File, error) { return jsontext.File{}, ErrInclude }}
-	return none.wiring(part{text: text, value: root}, "/p")
+	none := includes{read: func(string) (settings.File, error) { return settings.File{}, ErrInclude }}
+	return none.wiring(part{"", text, root.Open, root.End}, "/p")
 }
 
 // FuzzSettings: what is put in comes out again, and no text is made worse.
@@ -199,11 +200,11 @@ func FuzzSettings(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		keys := []string{"plugins"}
-		has, err := wiredAlone(text)
+		has, err := wiredAlone([]byte(text))
 		if err != nil {
 			return
 		}
-		with, err := withPlugin(text, "/p", keys, has)
+		with, err := withPlugin([]byte(text), "/p", keys, has)
 		if err != nil {
 			return
 		}
@@ -216,8 +217,8 @@ func FuzzSettings(f *testing.F) {
 		}
 		if root, err := parseSettings(without); err != nil {
 			t.Errorf("%q became %q: %v", text, without, err)
-		} else if _, there := root.find("plugins", "entries", pluginID); there {
-			if _, twice := root.find("plugins"); !twice {
+		} else if _, there := jsontext.Lookup(without, root, "plugins", "entries", pluginID); there {
+			if _, twice := root.Find("plugins"); !twice {
 				t.Errorf("%q: the entry is still in %q", text, without)
 			}
 		}

@@ -17,7 +17,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"time"
 
 	"belay/checkpoint"
 	"belay/internal/agent"
@@ -87,17 +86,17 @@ func ownState() string {
 // session in a process, for which it waits; dropped tells of events that no daemon took.
 func (a *Agent) Events() []agent.EventSpec {
 	return []agent.EventSpec{
-		{Name: "session_open", Budget: 15 * time.Second, Waits: true},
-		{Name: "before_prompt_build", Budget: 15 * time.Second, Waits: true},
-		{Name: "before_tool_call", Budget: 15 * time.Second},
+		{Name: "session_open", Waits: true},
+		{Name: "before_prompt_build", Waits: true},
+		{Name: "before_tool_call"},
 		{Name: "after_tool_call"},
-		{Name: "agent_end", Budget: 30 * time.Second},
+		{Name: "agent_end"},
 		{Name: "before_compaction"},
 		{Name: "after_compaction"},
 		{Name: "before_reset"},
 		{Name: "subagent_spawned"},
 		{Name: "subagent_ended"},
-		{Name: "session_end", Budget: 2 * time.Second},
+		{Name: "session_end"},
 		{Name: "dropped"},
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"belay/internal/agent"
+	"belay/internal/vfs"
 )
 
 // frame is what the plugin sends to the daemon.
@@ -79,23 +80,21 @@ func runPlugin(t *testing.T, state, script string, hook string) string {
 	if err != nil {
 		t.Skip("no node to run the plugin with")
 	}
-	want, err := files(agent.Paths{Hook: hook})
-	if err != nil {
+	dir := t.TempDir()
+	if _, err := (&Agent{config: filepath.Join(dir, "openclaw.json"), fsys: vfs.OS{}}).plugin().Install(agent.Paths{Hook: hook}, false); err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	want["run.mjs"] = []byte(`import plugin from "./index.js";
+	dir = filepath.Join(dir, folderName)
+	script = `import plugin from "./index.js";
 const on = [{}, {}];
 for (const o of on) plugin.register({ on: (name, f) => { o[name] = f; } });
 const ctx = (more) => ({ sessionId: "s1", sessionKey: "agent:main:main", agentId: "main", workspaceDir: "/w", modelId: "m", trigger: "user", runId: "r1", ...more });
 // Every event comes to both registrations, as it may in OpenClaw.
 const fire = async (name, event, c) => [await on[0][name](event, c), await on[1][name](event, c)];
 const sleep = (ms) => new Promise((r) => setTimeout(r, ms));
-` + script)
-	for n, data := range want {
-		if err := os.WriteFile(filepath.Join(dir, n), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+` + script
+	if err := os.WriteFile(filepath.Join(dir, "run.mjs"), []byte(script), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	cmd := exec.Command(node, "run.mjs")
 	cmd.Dir, cmd.Env = dir, []string{"HOME=" + state, "BELAY_STATE_DIR=" + state, "PATH=" + os.Getenv("PATH")}
@@ -373,11 +372,10 @@ func TestPluginWithoutDaemon(t *testing.T) {
 	place := filepath.Join(state, "belay.sock")
 	came := make(chan (<-chan frame), 1)
 	go func() { // a daemon comes when the script says so
-		for {
+		for ; ; time.Sleep(20 * time.Millisecond) {
 			if _, err := os.Stat(filepath.Join(state, "go")); err == nil {
 				break
 			}
-			time.Sleep(20 * time.Millisecond)
 		}
 		came <- fakeDaemon(t, place, "")
 	}()

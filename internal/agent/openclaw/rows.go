@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// rowSize is what a row counts in offsets: a record has about 1 KB, so that the windows of pi's reader, which are meant
+	// rowSize is what a row counts in offsets: a record has about 1 KB, so that the windows of lines.Reader, which are meant
 	// in bytes, mean about as much here.
 	rowSize   = 1 << 10
 	pieceRows = 500     // of one look into the database
@@ -49,9 +49,9 @@ func (r *rows) Close() error { return r.db.Close() }
 
 // piece is what one look found.
 type piece struct {
-	print uint64 // of session and generation
-	last  int64  // number of the newest row; -1 when there is none
-	rows  []row
+	version uint64 // of session and generation
+	last    int64  // number of the newest row; -1 when there is none
+	rows    []row
 }
 
 type row struct {
@@ -60,37 +60,37 @@ type row struct {
 	packed []byte
 }
 
-// Read implements pi.Rows: whole rows from a position on.
-func (r *rows) Read(from lines.Pos, opt lines.Options, fn func(lines.Line) bool) (_ lines.Span, err error) {
+// Read implements lines.Source: whole rows from a position on.
+func (r *rows) Read(ctx context.Context, from lines.Pos, opt lines.Options, fn func(lines.Line) bool) (_ lines.Span, err error) {
 	defer r.letGo(&err)
 	span := lines.Span{Pos: from}
 	most := opt.Max
 	if most <= 0 {
 		most = lines.ReadMax
 	}
-	print, began := from.Head, from.Off > 0
+	version, began := from.Head, from.Off > 0
 	for size := int64(0); ; {
-		p, err := r.look(span.Pos.Off/rowSize, true)
+		p, err := r.look(ctx, span.Pos.Off/rowSize, true)
 		if err != nil {
 			return lines.Span{Pos: from}, err
 		}
 		switch {
-		case began && !span.Changed && size == 0 && (p.print != print || span.Pos.Off > (p.last+1)*rowSize):
+		case began && !span.Changed && size == 0 && (p.version != version || span.Pos.Off > (p.last+1)*rowSize):
 			// Rows were rewritten, or are fewer: they are read anew from the first.
 			span.Changed, span.Pos, began = true, lines.Pos{}, false
 			if opt.Changed != nil {
 				opt.Changed()
 			}
 			continue
-		case began && p.print != print:
+		case began && p.version != version:
 			span.More = true // rewritten since the last look: the next Read sees that
 			return span, nil
 		}
-		print, began = p.print, true
+		version, began = p.version, true
 		for _, row := range p.rows {
 			line := r.line(row, &span)
 			goOn := len(line.Data) == 0 || fn(line)
-			span.Pos = lines.Pos{Off: line.End, Line: line.Num, Head: print}
+			span.Pos = lines.Pos{Off: line.End, Line: line.Num, Head: version}
 			if size += int64(len(line.Data)) + 1; !goOn || size >= most {
 				span.More = row.seq < p.last
 				return span, nil
@@ -132,19 +132,19 @@ func (r *rows) unpack(packed []byte) ([]byte, error) {
 	return r.unzip.DecodeAll(packed, nil)
 }
 
-// Backward implements pi.Rows: the rows before end, newest first.
-func (r *rows) Backward(end, limit int64, fn func(lines.Line) bool) (err error) {
+// Backward implements lines.Source: the rows before end, newest first.
+func (r *rows) Backward(ctx context.Context, end, limit int64, fn func(lines.Line) bool) (err error) {
 	defer r.letGo(&err)
-	var print uint64
+	var version uint64
 	for size := int64(0); end > 0 && size < limit; {
-		p, err := r.look(end/rowSize, false)
+		p, err := r.look(ctx, end/rowSize, false)
 		if err != nil {
 			return err
 		}
-		if print != 0 && p.print != print || len(p.rows) == 0 {
+		if version != 0 && p.version != version || len(p.rows) == 0 {
 			return nil // there is nothing to find at this place any more
 		}
-		print = p.print
+		version = p.version
 		for _, row := range p.rows {
 			line := r.line(row, &lines.Span{}) // reading forward counts what is bad
 			end = line.Off
@@ -157,25 +157,25 @@ func (r *rows) Backward(end, limit int64, fn func(lines.Line) bool) (err error) 
 	return nil
 }
 
-// At implements pi.Rows.
-func (r *rows) At(off int64) (_ lines.Pos, err error) {
+// At implements lines.Source.
+func (r *rows) At(ctx context.Context, off int64) (_ lines.Pos, err error) {
 	defer r.letGo(&err)
-	p, err := r.look(noRows, true)
-	return lines.Pos{Off: off, Head: p.print}, err
+	p, err := r.look(ctx, noRows, true)
+	return lines.Pos{Off: off, Head: p.version}, err
 }
 
-// Size implements pi.Rows: where the row after the newest will begin.
-func (r *rows) Size() (_ int64, err error) {
+// Size implements lines.Source: where the row after the newest will begin.
+func (r *rows) Size(ctx context.Context) (_ int64, err error) {
 	defer r.letGo(&err)
-	p, err := r.look(noRows, true)
+	p, err := r.look(ctx, noRows, true)
 	return (p.last + 1) * rowSize, err
 }
 
 // look reads a bounded number of rows: those from a number on, or those before it, newest first. A session without rows is
 // fs.ErrNotExist.
-func (r *rows) look(at int64, forward bool) (p piece, err error) {
+func (r *rows) look(ctx context.Context, at int64, forward bool) (p piece, err error) {
 	var cold []archive
-	err = r.db.View(context.Background(), func(tx *sqlite.Tx) error { // bounded by itself: it holds a lock of the agent's
+	err = r.db.View(ctx, func(tx *sqlite.Tx) error {
 		if p, err = r.ask(tx, at, forward); err == nil && p.last < 0 {
 			cold, err = r.archives(tx, r.session)
 		}
@@ -211,7 +211,7 @@ func (r *rows) ask(tx *sqlite.Tx, at int64, forward bool) (piece, error) {
 	}
 	h := fnv.New64a()
 	h.Write([]byte(r.session + "\x00" + generation)) // cannot fail
-	p.print = h.Sum64()
+	p.version = h.Sum64()
 	var last sql.NullInt64
 	if err := tx.QueryRow("select max(seq) from transcript_events where session_id = ?", r.session).Scan(&last); err != nil || !last.Valid {
 		return p, err

@@ -9,6 +9,7 @@ import (
 
 	"belay/internal/agent"
 	"belay/internal/agent/kit/plugin"
+	"belay/internal/agent/kit/settings"
 )
 
 //go:embed plugin.js
@@ -41,37 +42,37 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// single is the plugin's installer: opencode loads it from there for all projects.
-func (a *Agent) single() plugin.Single {
-	s := plugin.Single{What: "plugin", Text: pluginText, Detail: fmt.Sprintf("plugin for %d events", len(a.Events()))}
-	s.FS, s.Marker = a.fsys, "// belay's plugin for opencode"
-	if a.config == "" {
-		return s
+// plugin is the plugin: opencode loads it from there for all projects.
+func (a *Agent) plugin() plugin.Plugin {
+	f := plugin.File{FS: a.fsys, Marker: "// belay's plugin for opencode"}
+	detail := fmt.Sprintf("plugin for %d events", len(a.Events()))
+	if a.config != "" {
+		f.Path = a.pluginPath()
+		if !isDir(filepath.Join(a.config, "node_modules")) {
+			detail += "; at its next start opencode fetches " + dependency + " from npm, and every plugin waits for that"
+		}
 	}
-	s.Path = a.pluginPath()
-	if !isDir(filepath.Join(a.config, "node_modules")) {
-		s.Detail += "; at its next start opencode fetches " + dependency + " from npm, and every plugin waits for that"
-	}
-	return s
+	text := func(p agent.Paths) (string, error) { return plugin.OneFile(pluginText, p) }
+	return plugin.Plugin{What: "plugin", Path: f.Path, Files: []plugin.Part{{File: f, Text: text, Detail: detail}}}
 }
 
 // Install puts the plugin where opencode loads it from. A second run changes nothing; a plugin of another belay is replaced.
 func (a *Agent) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
-	return a.single().Install(p, dryRun)
+	return a.plugin().Install(p, dryRun)
 }
 
 // Uninstall takes the plugin away again, and the folders that were made for it and are empty.
 func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
-	return a.single().Uninstall(dryRun)
+	return a.plugin().Uninstall(dryRun)
 }
 
 // Check says what is wrong with the wiring, one finding each.
-func (a *Agent) Check(p agent.Paths) []string { return a.single().Check(p) }
+func (a *Agent) Check(p agent.Paths) []string { return a.plugin().Check(p) }
 
 // Present says whether opencode is on this machine: its program is on the PATH, or its folder is there. Nothing is run for it.
 func (a *Agent) Present() (string, bool) {
-	if file, ok := plugin.FindProgram(a.path, name, nil); ok {
-		version, _ := plugin.PackageVersion(a.fsys, file, func(pkg string) bool { return strings.HasPrefix(pkg, name) })
+	if file, ok := settings.FindProgram(a.path, name, nil); ok {
+		version, _ := settings.PackageVersion(a.fsys, file, func(pkg string) bool { return strings.HasPrefix(pkg, name) })
 		return version, true
 	}
 	return "", a.config != "" && isDir(a.config) || a.data != "" && isDir(a.data)

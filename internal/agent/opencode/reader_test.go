@@ -13,7 +13,7 @@ import (
 	"belay/internal/agent"
 )
 
-// TestRows: what each kind of record means, by the log of events and by the tables alone. It is long because there are many.
+// TestRows: what each kind of record means, by the log of events and by the tables alone.
 func TestRows(t *testing.T) {
 	secret := "sk-ant-" + strings.Repeat("q7Rt2LxZ", 12)
 	prompt := func(w *writer) {

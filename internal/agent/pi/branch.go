@@ -1,6 +1,7 @@
 package pi
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 
@@ -14,82 +15,95 @@ func (r record) follows(leaf uint64) bool {
 	return leaf == root || prev || up == leaf
 }
 
-// hang puts a record into the tree, moves the leaf, and gives the entries that this takes back or brings back.
-func (r *reader) hang(p *page, rec record) []checkpoint.Entry {
+// Bounds of what is done to find where a branch begins.
+const (
+	walkBytes    = 64 << 20 // read backward in one Read
+	walkBytesMin = 1 << 20
+	maxTips      = 16
+)
+
+// hang puts a record into the tree, moves the leaf, and adds the entries that this takes back or brings back. Rest says that the
+// record has no newline yet, and comes again.
+func (c records) hang(ctx context.Context, rec record, rest bool) {
 	if rec.id == "" || rec.side && rec.typ != typeLeaf || rec.typ == typeHeader {
-		return nil
+		return
 	}
+	s := &c.State
 	up, _ := rec.above()
-	linked := r.linked
-	r.linked = r.linked || up != root
+	linked := s.Linked
+	s.Linked = s.Linked || up != root
 	h := hash(rec.id)
-	if rec.follows(r.leaf) || up == root && !linked && rec.typ != typeLeaf || r.strange(rec, up) {
-		if rec.typ != typeLeaf || rec.follows(r.leaf) {
-			r.leaf = h
+	if rec.follows(s.Leaf) || up == root && !linked && rec.typ != typeLeaf || c.strange(rec, up) {
+		if rec.typ != typeLeaf || rec.follows(s.Leaf) {
+			s.Leaf = h
 		}
-		return nil
+		return
 	}
-	if live := r.tips[up]; live { // another process appends to a branch of its own: both go on
-		delete(r.tips, up)
-		r.leave(true)
-		r.leaf = h
-		return nil
+	if live := s.tips[up]; live { // another process appends to a branch of its own: both go on
+		delete(s.tips, up)
+		s.leave(true)
+		s.Leaf = h
+		return
 	}
-	w, how := r.walk(p, rec, up)
-	var list []checkpoint.Entry
+	if rest {
+		return
+	}
+
+	w, how := c.walk(ctx, rec, up)
 	if how == rewound || how == returned && rec.typ == typeLeaf {
 		for _, id := range w.gone {
-			list = append(list, checkpoint.Entry{Op: checkpoint.Retract, ID: id})
+			c.Add(checkpoint.Entry{Op: checkpoint.Retract, ID: id})
 		}
-		r.leave(false)
-		r.turn = turn{}
+		s.leave(false)
+		s.Turn = turn{}
 	}
 	if how == returned {
 		// The branch goes on that was left before. The one at hand stays as well, unless the agent says otherwise: two
 		// processes may be writing, and then both are the conversation.
 		for _, entries := range slices.Backward(w.back) {
-			list = append(list, entries...)
+			c.Add(entries...)
 		}
-		delete(r.tips, up)
+		delete(s.tips, up)
 		if rec.typ != typeLeaf {
-			r.leave(true)
+			s.leave(true)
 		}
 	}
 	if how != appended || rec.typ != typeLeaf {
-		r.leaf = h
+		s.Leaf = h
 	}
-	return list
 }
 
 // leave keeps the leaf of a branch in mind.
-func (r *reader) leave(live bool) {
-	if len(r.tips) >= maxTips {
-		clear(r.tips)
+func (s *state) leave(live bool) {
+	if s.tips == nil || len(s.tips) >= maxTips {
+		s.tips = map[uint64]bool{}
 	}
-	r.tips[r.leaf] = live
+	s.tips[s.Leaf] = live
 }
 
 // strange says that a parent is surely none of this file's records. Then it means the current leaf.
-func (r *reader) strange(rec record, up uint64) bool {
-	if !r.whole || r.ids >= seenIDs/2 || up == root {
+func (c records) strange(rec record, up uint64) bool {
+	if up == root || !c.Complete() {
 		return false
 	}
 	raw := rec.parent
 	if rec.typ == typeLeaf && len(rec.target) > 0 {
 		raw = rec.target
 	}
-	return !r.seen.Has("i" + text(raw))
+	return !c.Known("i" + text(raw))
 }
 
 // walk looks backward for the place where the branch of a record left the current one.
-func (r *reader) walk(p *page, rec record, up uint64) (*walk, place) {
-	w := newWalk(r.leaf, up)
-	if p.walks <= 0 || p.dry { // a record that has no newline yet comes again
+func (c records) walk(ctx context.Context, rec record, up uint64) (*walk, place) {
+	s := &c.State
+	w := newWalk(s.Leaf, up)
+	left := max(int64(walkBytes)>>(2*min(s.vain, 8)), walkBytesMin) - s.walked
+	if left <= 0 {
 		return w, appended
 	}
-	before := p.walks
-	err := r.file.Backward(rec.offset, p.walks, func(line lines.Line) bool {
-		p.walks = before - (rec.offset - line.Off)
+	before := s.walked
+	err := c.Before(ctx, left, func(line lines.Line) bool {
+		s.walked = before + rec.offset - line.Off
 		at, ok := parse(line.Data, line.Off)
 		if !ok {
 			return true
@@ -98,7 +112,7 @@ func (r *reader) walk(p *page, rec record, up uint64) (*walk, place) {
 			if !json.Valid(line.Data) {
 				return nil
 			}
-			m := mapper{session: r.session}
+			m := mapper{session: c.session}
 			msg := parseMessage(at.message)
 			return m.entries(at, msg, msg.key(at))
 		})
@@ -106,9 +120,9 @@ func (r *reader) walk(p *page, rec record, up uint64) (*walk, place) {
 	how := w.end(up == root)
 	if err != nil || how == appended {
 		// The parent is in none of the records: a file by another program may name such parents all the time.
-		r.walkMax = max(r.walkMax/4, walkBytesMin)
+		s.vain++
 		return w, appended
 	}
-	r.walkMax = walkBytes
+	s.vain = 0
 	return w, how
 }

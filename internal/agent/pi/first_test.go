@@ -17,11 +17,17 @@ import (
 )
 
 func TestFirstSight(t *testing.T) {
-	long := chat(0, 200) // 100 prompts
+	wide := func(lines []string) []string { // too large to be read as a whole
+		for i, l := range lines {
+			lines[i] = strings.TrimSuffix(l, "}") + fmt.Sprintf(`,"pad":%q}`, strings.Repeat("x", 2000))
+		}
+		return lines
+	}
+	long := wide(chat(0, 200)) // 100 prompts
 	compacted := slices.Concat(long, []string{`{"type":"compaction","id":"k","parentId":"id00199","summary":"so far"}`, said("after", "k", "user", "after")})
 	reset := slices.Concat(long, []string{`{"type":"reset","id":"k","parentId":"id00199"}`, said("after", "k", "user", "after")})
 	fat := slices.Clone(long)
-	for i := range 60 { // results of 100 KB each behind the last prompt
+	for i := range 80 { // results of 100 KB each behind the last prompt
 		fat = append(fat, fmt.Sprintf(`{"type":"message","id":"r%d","message":{"role":"toolResult","toolCallId":"c%d","content":%q}}`, i, i, strings.Repeat("x", 100<<10)))
 	}
 	for _, c := range []struct {
@@ -70,7 +76,7 @@ func TestFirstSight(t *testing.T) {
 
 // What does not fit in one Read comes in pages that together are the whole.
 func TestPages(t *testing.T) {
-	path := write(t, chat(0, 6000)...)
+	path := write(t, chat(0, 12000)...)
 	tr := open(t, path)
 	var cursor checkpoint.Cursor
 	var entries []checkpoint.Entry
@@ -80,7 +86,7 @@ func TestPages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(b.Entries) > pageEntries+10 || b.First != (pages == 0) {
+		if len(b.Entries) > 4010 || b.First != (pages == 0) {
 			t.Errorf("page %d: %d entries, first %v", pages, len(b.Entries), b.First)
 		}
 		entries = append(entries, b.Entries...)
@@ -89,8 +95,8 @@ func TestPages(t *testing.T) {
 			break
 		}
 	}
-	if got := len(standing(entries, talk...)); got != 6000 || pages < 4 {
-		t.Errorf("%d texts in %d pages, want 6000 in 4 or more", got, pages)
+	if got := len(standing(entries, talk...)); got != 12000 || pages < 4 {
+		t.Errorf("%d texts in %d pages, want 12000 in 4 or more", got, pages)
 	}
 }
 

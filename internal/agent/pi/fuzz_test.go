@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"belay/checkpoint"
+	"belay/internal/transcript/lines"
 )
 
 // Whatever a file holds: reading ends without an error, the cursor stands after a newline, and all text is fit to keep.
@@ -39,7 +40,7 @@ func FuzzRead(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c, known := decodeCursor(b.Cursor)
+			c, known := lines.ParseCursor[state](b.Cursor)
 			if off := c.Pos.Off; !known || off > int64(len(data)) || off > 0 && data[off-1] != '\n' {
 				t.Fatalf("cursor %q is not after a newline", b.Cursor)
 			}

@@ -17,6 +17,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
+	"belay/internal/transcript/lines"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -138,7 +139,7 @@ func TestCutsAndResumes(t *testing.T) {
 			}
 			put(t, path, string(data[:n]))
 			part := whole(t, path, false)
-			c, known := decodeCursor(part.Cursor)
+			c, known := lines.ParseCursor[state](part.Cursor)
 			if !known {
 				t.Fatalf("%s cut at %d: cursor %q is none", file, n, part.Cursor)
 			}

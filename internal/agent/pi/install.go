@@ -9,40 +9,42 @@ import (
 
 	"belay/internal/agent"
 	"belay/internal/agent/kit/plugin"
+	"belay/internal/agent/kit/settings"
 )
 
 //go:embed extension.ts
 var extension string
 
-// single is the extension's installer: pi loads it from there for all projects.
-func (a *Program) single() plugin.Single {
-	s := plugin.Single{What: "extension", Text: extension, Detail: fmt.Sprintf("extension for %d events", len(a.events))}
-	s.FS, s.Marker = a.fsys, "// belay's extension for pi"
+// plugin is the extension: pi loads it from there for all projects.
+func (a *Program) plugin() plugin.Plugin {
+	f := plugin.File{FS: a.fsys, Marker: "// belay's extension for pi"}
 	if a.home != "" {
-		s.Path = filepath.Join(a.home, "extensions", "belay.ts")
+		f.Path = filepath.Join(a.home, "extensions", "belay.ts")
 	}
-	return s
+	text := func(p agent.Paths) (string, error) { return plugin.OneFile(extension, p) }
+	part := plugin.Part{File: f, Text: text, Detail: fmt.Sprintf("extension for %d events", len(a.events))}
+	return plugin.Plugin{What: "extension", Path: f.Path, Files: []plugin.Part{part}}
 }
 
 // Install puts the extension where pi loads it from. A second run changes nothing; an extension of another belay is replaced.
 func (a *Program) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
-	return a.single().Install(p, dryRun)
+	return a.plugin().Install(p, dryRun)
 }
 
 // Uninstall takes the extension away again, and the folders that were made for it and are empty.
 func (a *Program) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
-	return a.single().Uninstall(dryRun)
+	return a.plugin().Uninstall(dryRun)
 }
 
 // Check says what is wrong with the wiring, one finding each.
-func (a *Program) Check(p agent.Paths) []string { return a.single().Check(p) }
+func (a *Program) Check(p agent.Paths) []string { return a.plugin().Check(p) }
 
 // Present says whether pi is on this machine: its program is on the PATH, or its folder is there. Nothing is run for it.
 // Other programs are called pi as well: the one that is meant lies in a package of that name.
 func (a *Program) Present() (string, bool) {
 	var version string
-	_, ok := plugin.FindProgram(a.path, "pi", func(file string) (mine bool) {
-		version, mine = plugin.PackageVersion(a.fsys, file, func(name string) bool { return strings.HasSuffix(name, "/pi-coding-agent") })
+	_, ok := settings.FindProgram(a.path, "pi", func(file string) (mine bool) {
+		version, mine = settings.PackageVersion(a.fsys, file, func(name string) bool { return strings.HasSuffix(name, "/pi-coding-agent") })
 		return mine
 	})
 	if ok {

@@ -81,7 +81,7 @@ func TestInstallAndUninstall(t *testing.T) {
 		}
 		list, err = a.Install(p, false)
 		act(t, list, err, "change")
-		data, err := os.ReadFile(a.single().Path)
+		data, err := os.ReadFile(a.plugin().Files[0].Path)
 		if err != nil || !strings.Contains(string(data), `const SOCKET = "/run/other.sock";`) || !strings.Contains(string(data), `a \"quoted\" folder/belay-hook";`) {
 			t.Errorf("%v: the extension does not name socket and hook", err)
 		}
@@ -116,13 +116,13 @@ func tree(t *testing.T, root string) string {
 
 func TestInstallKeepsWhatIsNotOurs(t *testing.T) {
 	a, p := newBox(t, ""), hookAt(t)
-	put(t, a.single().Path, "export default function () {}\n")
+	put(t, a.plugin().Files[0].Path, "export default function () {}\n")
 	if _, err := a.Install(p, false); !errors.Is(err, plugin.ErrForeign) {
 		t.Errorf("install over a user's own file: got %v, want plugin.ErrForeign", err)
 	}
 	list, err := a.Uninstall(p, false)
 	act(t, list, err, "keep")
-	if data, err := os.ReadFile(a.single().Path); err != nil || string(data) != "export default function () {}\n" {
+	if data, err := os.ReadFile(a.plugin().Files[0].Path); err != nil || string(data) != "export default function () {}\n" {
 		t.Errorf("the user's file is now %q, %v", data, err)
 	}
 	a = newBox(t, "")
@@ -162,7 +162,7 @@ func TestInstallFaultAtEveryOperation(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			old, _ := os.ReadFile(a.single().Path)
+			old, _ := os.ReadFile(a.plugin().Files[0].Path)
 			fault := vfstest.NewFault(vfs.OS{}, k, syscall.ENOSPC)
 			a.fsys = fault
 			var err error
@@ -172,15 +172,15 @@ func TestInstallFaultAtEveryOperation(t *testing.T) {
 				_, err = a.Install(p, false)
 			}
 			a.fsys = vfs.OS{}
-			now, _ := os.ReadFile(a.single().Path)
+			now, _ := os.ReadFile(a.plugin().Files[0].Path)
 			next, rerr := plugin.OneFile(extension, p)
 			if rerr != nil {
 				t.Fatal(rerr)
 			}
-			if s := string(now); s != string(old) && !a.single().Holds(now, next) && s != "" {
+			if s := string(now); s != string(old) && !a.plugin().Files[0].Holds(now, next) && s != "" {
 				t.Errorf("%s, op %d (%s): neither old nor new: %q", what, k, fault.Op(), s)
 			}
-			if err == nil && fault.Fired() && what != "uninstall" && !a.single().Holds(now, next) {
+			if err == nil && fault.Fired() && what != "uninstall" && !a.plugin().Files[0].Holds(now, next) {
 				t.Errorf("%s, op %d (%s): no error, and the extension is not there", what, k, fault.Op())
 			}
 			if !fault.Fired() {

@@ -63,7 +63,7 @@ func TestSessionOfName(t *testing.T) {
 	}
 }
 
-// TestLocate is long: it lays out a home with the sessions of both programs first.
+// TestLocate lays out a home with the sessions of both programs first.
 func TestLocate(t *testing.T) {
 	home := t.TempDir()
 	work := filepath.Join(home, "work")

@@ -1,13 +1,11 @@
 // Package pi knows two agents that write the same kind of transcript: pi, and OpenClaw up to 2026.7, whose sessions were
 // pi's .jsonl files. (Later OpenClaw keeps the same records in SQLite; that store is not read here.)
 //
-// A transcript is a tree of records in one file that mostly grows. The reader promises:
-//   - The file is only read. A bad line costs that line, whatever is wrong with it, and is counted.
+// A transcript is a tree of records in one file that mostly grows. Beside what package lines promises:
 //   - A record counts once: under its id, and as a copy under another id when the agent rewrites a part of its file.
 //   - Entries off the current branch are taken back (Retract), and come again when the branch is taken up again. A parent
 //     that cannot be found cuts nothing off: the record then follows the one before.
 //   - What is no round of the person's is marked (Aside): heartbeats, cron jobs, notices, mirrors of sent messages.
-//   - Each Read takes about 4 MB or 2,000 entries; first sight costs the same for any file size.
 //
 // pi itself is wired by an extension (extension.ts, Program): it tells belay what pi does while it does it.
 //
@@ -17,8 +15,6 @@
 package pi
 
 import (
-	"time"
-
 	"belay/checkpoint"
 	"belay/internal/agent"
 	"belay/internal/agent/kit/payload"
@@ -46,15 +42,15 @@ func OpenClaw() *Agent {
 		events: []agent.EventSpec{
 			{Name: "gateway_start"},
 			{Name: "session_start"},
-			{Name: "before_prompt_build", Budget: 15 * time.Second, Waits: true},
-			{Name: "before_tool_call", Budget: 15 * time.Second},
+			{Name: "before_prompt_build", Waits: true},
+			{Name: "before_tool_call"},
 			{Name: "after_tool_call"},
 			{Name: "before_compaction"},
 			{Name: "after_compaction"},
 			{Name: "before_reset"},
-			{Name: "agent_end", Budget: 30 * time.Second},
-			{Name: "session_end", Budget: 2 * time.Second},
-			{Name: "gateway_stop", Budget: 5 * time.Second},
+			{Name: "agent_end"},
+			{Name: "session_end"},
+			{Name: "gateway_stop"},
 		},
 		limits: agent.Limits{BriefBytes: briefBytes, Repairs: true},
 		resume: func(session string) string {

@@ -1,12 +1,14 @@
 package pi
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"belay/checkpoint"
+	"belay/internal/transcript/lines"
 )
 
 var talk = []checkpoint.EntryKind{checkpoint.EntryUser, checkpoint.EntryAssistant}
@@ -102,22 +104,48 @@ func TestSameWordsAtOneMomentAreTwoMessages(t *testing.T) {
 
 // A file whose records name parents that are nowhere costs no walk over the file for each of them.
 func TestPhantomParentsAreCheap(t *testing.T) {
-	lines := []string{headLine}
+	text := []string{headLine}
 	for i := range 3000 {
-		lines = append(lines, said(fmt.Sprintf("m%d", i), fmt.Sprintf("call%d", i), "user", fmt.Sprintf("word %d", i)))
+		text = append(text, said(fmt.Sprintf("m%d", i), fmt.Sprintf("call%d", i), "user", fmt.Sprintf("word %d", i)))
 	}
-	path := write(t, lines...)
+	path := write(t, text...)
 	b := whole(t, path, false)
 	if got := len(standing(b.Entries, talk...)); got != 3000 {
 		t.Errorf("%d prompts, want 3000", got)
 	}
-	r := open(t, path).(*reader)
-	readAll(t, r, b.Cursor, checkpoint.ReadOptions{})
-	add(t, path, said("z1", "nowhere1", "user", "z1")+"\n"+said("z2", "nowhere2", "user", "z2")+"\n")
-	if got := standing(readAll(t, r, b.Cursor, checkpoint.ReadOptions{}).Entries, talk...); len(got) != 2 {
-		t.Errorf("got %q, want z1 and z2", got)
+	src := &counted{File: lines.Open(path)}
+	r := OpenRows(sourceOf(path), src)
+	defer r.Close()
+	c := readAll(t, r, b.Cursor, checkpoint.ReadOptions{}).Cursor
+	for i := range 3 {
+		id := fmt.Sprintf("z%d", i)
+		add(t, path, said(id, "nowhere"+id, "user", id)+"\n")
+		next := readAll(t, r, c, checkpoint.ReadOptions{})
+		if got := standing(next.Entries, talk...); !slices.Equal(got, []string{id}) {
+			t.Errorf("got %q, want %s", got, id)
+		}
+		c = next.Cursor
 	}
-	if r.walkMax != max(walkBytes/16, walkBytesMin) {
-		t.Errorf("the next walk may read %d bytes, want %d", r.walkMax, max(walkBytes/16, walkBytesMin))
+	walks := slices.DeleteFunc(src.limits, func(n int64) bool { return n == 1<<20 }) // what is learned before a cursor
+	if want := []int64{walkBytes, walkBytes / 4, walkBytes / 16}; !slices.Equal(walks, want) {
+		t.Errorf("the walks may read %d bytes, want %d", walks, want)
 	}
 }
+
+// counted is a file that keeps how many bytes each look backward might read.
+type counted struct {
+	*lines.File
+	limits []int64
+}
+
+func (c *counted) Read(_ context.Context, from lines.Pos, opt lines.Options, fn func(lines.Line) bool) (lines.Span, error) {
+	return c.File.Read(from, opt, fn)
+}
+
+func (c *counted) Backward(_ context.Context, end, limit int64, fn func(lines.Line) bool) error {
+	c.limits = append(c.limits, limit)
+	return c.File.Backward(end, limit, fn)
+}
+
+func (c *counted) At(_ context.Context, off int64) (lines.Pos, error) { return c.File.At(off) }
+func (c *counted) Size(context.Context) (int64, error)                { return c.File.Size() }

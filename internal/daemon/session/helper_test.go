@@ -15,7 +15,6 @@ import (
 
 	"belay/breaker"
 	"belay/checkpoint"
-	"belay/checkpoint/filestore"
 	"belay/checkpoint/journal"
 	"belay/internal/state"
 	"belay/internal/vfs"
@@ -28,7 +27,7 @@ var errBroken = errors.New("the store is broken")
 
 // disk is a store in memory that fails while fault is set, and never has a breaker.
 type disk struct {
-	*filestore.Store
+	checkpoint.Store
 	mu    sync.Mutex
 	fault func() error
 	puts  []time.Time
@@ -94,7 +93,7 @@ func alone(t *testing.T, test func(t *testing.T, b *bench)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		store, err := filestore.Open(dir.FS, dir.Root)
+		store, err := dir.OpenStore()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +102,7 @@ func alone(t *testing.T, test func(t *testing.T, b *bench)) {
 		b := &bench{t: t, began: time.Now(), disk: &disk{Store: store}, house: &surroundings{}, logs: logs, ended: make(chan struct{})}
 		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 		var all sync.WaitGroup
-		settings := Settings{Gates: checkpoint.DefaultGates()}
+		settings := Settings{Gates: checkpoint.Gates{SparseTime: 5 * time.Minute, SparseRounds: 5, FullTime: 5 * time.Minute, ForcedTime: time.Second}}
 		key := checkpoint.NewKey("tester", "", "s", "/proj")
 		b.Session = New(&Services{Journal: j, Store: b.disk, Watch: b.house, Room: b.house, Others: b.house, Dir: dir, Log: zap.New(core),
 			Counts: &Counts{}, Times: UsualTimes(), Settings: func() Settings { return settings }, Draining: func() bool { return false },

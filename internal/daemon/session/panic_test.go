@@ -10,12 +10,12 @@ import (
 func TestPanicTextQuotesNothing(t *testing.T) {
 	words := "the user said hunter2"
 	for _, p := range []any{words, errors.New(words), []string{words}} {
-		if got := panicText(p); strings.Contains(got, "hunter2") {
-			t.Errorf("panicText(%T) = %q, want its kind alone", p, got)
+		if got := PanicText(p); strings.Contains(got, "hunter2") {
+			t.Errorf("PanicText(%T) = %q, want its kind alone", p, got)
 		}
 	}
 	defer func() {
-		if got := panicText(recover()); !strings.Contains(got, "index out of range") {
+		if got := PanicText(recover()); !strings.Contains(got, "index out of range") {
 			t.Errorf("a fault of the runtime is told as %q", got)
 		}
 	}()

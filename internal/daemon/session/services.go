@@ -141,14 +141,14 @@ func (v *Services) Safely(what string, f func()) {
 	defer func() {
 		if p := recover(); p != nil {
 			v.Counts.Panics.Add(1)
-			v.Log.Error("panic", zap.String("in", what), zap.String("panic", panicText(p)), zap.ByteString("stack", debug.Stack()))
+			v.Log.Error("panic", zap.String("in", what), zap.String("panic", PanicText(p)), zap.ByteString("stack", debug.Stack()))
 		}
 	}()
 	f()
 }
 
-// panicText tells a panic without what it was about: a fault of the runtime quotes nothing, all else may quote what it choked on.
-func panicText(p any) string {
+// PanicText tells a panic without what it was about: a fault of the runtime quotes nothing, all else may quote what it choked on.
+func PanicText(p any) string {
 	if err, ok := p.(runtime.Error); ok {
 		return redact.Text(err.Error())
 	}

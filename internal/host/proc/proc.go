@@ -25,7 +25,7 @@ const pollEvery = time.Second
 // seen is what the system says about the process that has a pid now.
 type seen struct {
 	name   string
-	parent int
+	parent int    // known on Linux only
 	start  uint64 // 0 unknown
 	zombie bool
 }
@@ -40,15 +40,6 @@ func Self(pid int) (checkpoint.Proc, error) {
 		return checkpoint.Proc{}, fmt.Errorf("identify process %d: %w", pid, err)
 	}
 	return checkpoint.Proc{PID: pid, Start: s.start, Boot: bootID(), Name: s.name}, nil
-}
-
-// Parent gives the pid of a process's parent.
-func Parent(pid int) (int, error) {
-	s, err := look(pid)
-	if err != nil {
-		return 0, fmt.Errorf("find parent of process %d: %w", pid, err)
-	}
-	return s.parent, nil
 }
 
 // Alive says whether p lives. When known is false something has its pid (or may have), and nothing tells whether that is

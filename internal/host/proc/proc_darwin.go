@@ -26,7 +26,6 @@ func look(pid int) (seen, error) {
 	name, _, _ := strings.Cut(string(k.Proc.P_comm[:]), "\x00")
 	return seen{
 		name:   strings.ToValidUTF8(name, "?"),
-		parent: int(k.Eproc.Ppid),
 		start:  uint64(start.Sec)*1e6 + uint64(start.Usec),
 		zombie: k.Proc.P_stat == zombie,
 	}, nil

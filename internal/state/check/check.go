@@ -1,14 +1,14 @@
-// Package check checks a whole state folder and tells every rule that is broken in it: modes, owners and names, the journal,
-// the saved states, every checkpoint to its last byte, the mirrors, the spool and the small files. It is what `belay doctor
-// store` runs, and the oracle at the end of belay's own tests.
+// Package check checks a whole state folder and reports every rule that is broken in it: modes, owners and names, the
+// journal, the saved states, every checkpoint to its last byte, the mirrors, the spool and the small files. It is what
+// `belay doctor store` runs, and the oracle at the end of belay's own tests.
 //
-// It promises: it only reads, and takes no lock; beside a daemon that works it raises no false alarm, because what looks
-// broken is looked at again; what a crash may leave and the next start mends (a temporary file, a torn tail, a checkpoint
-// that the journal does not know yet) is no broken rule.
+// It promises: it only reads, and takes no lock; beside a daemon that works it raises no false alarm, because what
+// looks broken is looked at again; what a crash may leave and the next start mends (a temporary file, a torn tail, a
+// checkpoint that the journal does not know yet) is no broken rule.
 //
-// It does not promise to find what was lost without a trace: a whole session's folder that is gone, or a newest checkpoint.
-// A transcript's cursor means something to its reader alone and goes back when an agent rewrites its file, so the order of
-// checkpoints is held by the numbers of messages and of news in them.
+// It does not promise to find what was lost without a trace: a whole session's folder that is gone, or a newest
+// checkpoint. A transcript's cursor means something to its reader alone and goes back when an agent rewrites its file,
+// so the order of checkpoints is held by the numbers of messages and of news in them.
 package check
 
 import (
@@ -74,21 +74,33 @@ type Options struct {
 // again is how long after a first look the second one comes, where a daemon works: a save is over by then.
 const again = 300 * time.Millisecond
 
+// Checker is a store that keeps its checkpoints as files in the state folder and lets the check look at each. Of
+// another store the check sees what List and Get give.
+type Checker interface {
+	// Names are what the store makes below the state folder, as patterns of path.Match; a folder's name ends in a
+	// slash.
+	Names() []string
+	// Walk calls fn for each file that bears a checkpoint's name in a session's folder (checkpoint.Key.Dir), lowest
+	// number first, until fn says false. path is below the state folder.
+	Walk(session string, fn func(path string, m checkpoint.Meta, info fs.FileInfo) bool) error
+}
+
 // Check gives every finding. It ends early when ctx does. A folder that is not there has none.
 func Check(ctx context.Context, d state.Dir, o Options) iter.Seq[Finding] {
 	return func(yield func(Finding) bool) {
-		c := &check{ctx: ctx, d: d, o: o, yield: yield}
-		c.run()
+		c := &check{d: d, o: o, yield: yield}
+		c.run(ctx)
 	}
 }
 
 // check is one run.
 type check struct {
-	ctx   context.Context
 	d     state.Dir
 	o     Options
 	yield func(Finding) bool
 	done  bool // nobody wants more
+	store checkpoint.Store
+	names []string // that belay or its store makes in the folder
 	// hopeless is set when the folder itself cannot be used.
 	hopeless bool
 
@@ -96,22 +108,22 @@ type check struct {
 	kept map[string]int64  // bytes of each session's checkpoints
 }
 
-// look is one part of a run: it gives what it finds to say.
-type look func(say func(Finding))
+// part is one part of a run: it hands what it finds to say.
+type part func(ctx context.Context, say func(Finding))
 
-// part makes a look, and where a daemon works a second one: what it finds both times is told.
-func (c *check) part(look look) {
-	if c.done || c.hopeless || c.ctx.Err() != nil {
+// do runs a part, and a second time where a daemon works: what both runs find is reported.
+func (c *check) do(ctx context.Context, p part) {
+	if c.done || c.hopeless || ctx.Err() != nil {
 		return
 	}
-	found := gather(look)
+	found := p.findings(ctx)
 	if len(found) > 0 && !c.o.Daemon.IsZero() {
 		select {
 		case <-time.After(again):
-		case <-c.ctx.Done():
+		case <-ctx.Done():
 			return
 		}
-		second := gather(look)
+		second := p.findings(ctx)
 		found = slices.DeleteFunc(found, func(f Finding) bool {
 			return !slices.ContainsFunc(second, func(s Finding) bool { return s.Rule == f.Rule && s.Path == f.Path })
 		})
@@ -123,34 +135,45 @@ func (c *check) part(look look) {
 	}
 }
 
-func gather(look look) (found []Finding) {
-	look(func(f Finding) { found = append(found, f) })
+func (p part) findings(ctx context.Context) (found []Finding) {
+	p(ctx, func(f Finding) { found = append(found, f) })
 	return found
 }
 
-func (c *check) run() {
+func (c *check) run(ctx context.Context) {
 	c.seqs, c.kept = map[string]uint64{}, map[string]int64{}
 	if _, err := c.d.FS.Lstat(c.d.Root); errors.Is(err, fs.ErrNotExist) {
 		return
 	}
-	c.part(c.root)
+	c.names = names
+	var err error
+	if c.store, err = c.d.OpenStore(); err != nil {
+		c.do(ctx, func(_ context.Context, say func(Finding)) { say(unreadable("", err)) })
+		return
+	}
+	defer c.store.Close() // nothing is written through it
+	if checker, ok := c.store.(Checker); ok {
+		c.names = slices.Concat(names, checker.Names())
+	}
+
+	c.do(ctx, c.root)
 	folders := c.sessions()
 	for _, dir := range folders {
 		if c.o.Step != nil {
 			c.o.Step(len(folders))
 		}
-		c.part(func(say func(Finding)) { c.session(dir, say) })
+		c.do(ctx, func(ctx context.Context, say func(Finding)) { c.session(ctx, dir, say) })
 	}
-	c.part(c.journal) // after the states: it only grows meanwhile
+	c.do(ctx, c.journal) // after the states: it only grows meanwhile
 	if c.o.Session != nil {
 		return
 	}
 	for _, dir := range []string{"journal", "spool", "install"} {
-		c.part(func(say func(Finding)) { c.tree(dir, say) })
+		c.do(ctx, func(_ context.Context, say func(Finding)) { c.tree(dir, say) })
 	}
-	c.part(c.spool)
-	c.part(c.lists)
-	c.part(c.sum)
+	c.do(ctx, c.spool)
+	c.do(ctx, c.lists)
+	c.do(ctx, c.sum)
 }
 
 // sessions lists the folders of sessions, as Key.Dir names them. What cannot be listed is told by the walk over names.

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"belay/checkpoint"
-	"belay/checkpoint/filestore"
 	"belay/checkpoint/journal"
 	"belay/internal/state"
 	"belay/internal/state/check"
@@ -28,8 +27,8 @@ const session = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
 
 var key = checkpoint.NewKey("tester", "", session, "")
 
-// folder is a state folder as a daemon leaves it: two segments, a session with a chain of checkpoints, a mirror, a spooled
-// event and the small files.
+// folder is a state folder as a daemon leaves it: two segments, a session with a chain of checkpoints, a mirror, a
+// spooled event and the small files.
 type folder struct {
 	state.Dir
 	t *testing.T
@@ -40,7 +39,7 @@ func newFolder(t *testing.T) *folder {
 	f := &folder{state.Dir{Root: filepath.Join(t.TempDir(), "state"), FS: vfstest.Quick{}}, t}
 	f.must(f.Make())
 	s := checkpoint.NewState(key)
-	store, err := filestore.Open(f.FS, f.Root)
+	store, err := f.OpenStore()
 	f.must(err)
 	for i, level := range []checkpoint.Level{checkpoint.Full, checkpoint.Sparse, checkpoint.Full, checkpoint.Sparse} {
 		f.journal(s, 2)

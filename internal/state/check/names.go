@@ -1,6 +1,7 @@
 package check
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,20 +12,22 @@ import (
 	"strings"
 	"syscall"
 
-	"belay/internal/state"
 	"belay/internal/vfs"
 )
 
-// names are all that belay makes in its state folder, as patterns of path.Match. A folder ends in a slash.
+// names are all that belay makes in its state folder whatever its store is, as patterns of path.Match. A folder ends in
+// a slash.
 var names = []string{
-	"belay.sock", "belay.lock", "belay.log", "belay-*.log", "belay-*.log.gz", "start.lock", "start.stamp", "drain.lock", "intake.[0-9].lock",
-	"rest.[0-9].lock", "breaker.json", "beat.json", "active.json", "index.db", "index.db-wal", "index.db-shm", "index.db-journal", ".belay-probe",
+	"belay.sock", "belay.lock", "belay.log", "belay-*.log", "belay-*.log.gz",
+	"start.lock", "start.stamp", "drain.lock", "intake.[0-9].lock", "rest.[0-9].lock",
+	"breaker.json", "beat.json", "active.json",
+	"index.db", "index.db-wal", "index.db-shm", "index.db-journal",
 	"journal/", "journal/" + twenty + ".log", "journal/damaged/", "journal/damaged/" + twenty + ".log",
-	"spool/", "spool/dropped", "spool/dropped.read", "spool/" + thirteen + "-*.[0-9]*", "spool/bad/", "spool/bad/" + thirteen + "-*.[0-9]*",
+	"spool/", "spool/dropped", "spool/dropped.read", "spool/" + thirteen + "-*.[0-9]*",
+	"spool/bad/", "spool/bad/" + thirteen + "-*.[0-9]*",
 	"install/", "install/*/", "install/*/*",
 	"sessions/", "sessions/*/", "sessions/*/*/", "sessions/*/*/state.json", "sessions/*/*/state.json.bad",
-	"sessions/*/*/transcript*.jsonl.zst", "sessions/*/*/transcript*.jsonl.age", "sessions/*/*/checkpoints/", "sessions/*/*/checkpoints/[0-9]*-full.md",
-	"sessions/*/*/checkpoints/[0-9]*-sparse.md",
+	"sessions/*/*/transcript*.jsonl.zst", "sessions/*/*/transcript*.jsonl.age",
 }
 
 // aside are the names of what belay put away because it could not use it.
@@ -46,7 +49,7 @@ func matches(list []string, rel string, dir bool) bool {
 }
 
 // root checks the folder itself and what lies in it, as far as the sessions.
-func (c *check) root(say func(Finding)) {
+func (c *check) root(_ context.Context, say func(Finding)) {
 	f, err := c.d.FS.OpenFile(c.d.Root, os.O_RDONLY, 0) // it may be a link of the user's own making
 	if err != nil {
 		c.hopeless = true
@@ -61,7 +64,9 @@ func (c *check) root(say func(Finding)) {
 	}
 	if !info.IsDir() {
 		c.hopeless = true
-		say(Finding{Rule: Readable, Said: "the state folder is a file", Do: "move it away; the daemon makes the folder"})
+		say(Finding{Rule: Readable,
+			Said: "the state folder is a file",
+			Do:   "move it away; the daemon makes the folder"})
 		return
 	}
 	c.private("", info, say)
@@ -126,26 +131,35 @@ func (c *check) entry(rel string, e fs.DirEntry, say func(Finding)) {
 	base := path.Base(rel)
 	if made, temp := strings.CutSuffix(base, vfs.TempSuffix); temp && strings.HasPrefix(made, ".") && !e.IsDir() {
 		rel := path.Join(path.Dir(rel), made[1:])
-		if !matches(names, rel, false) {
-			say(Finding{Rule: Known, Path: path.Join(path.Dir(rel), base), Said: "a temporary file of nothing that belay writes", Do: "remove it"})
-		} else if !c.o.Daemon.IsZero() && info.ModTime().Before(state.SweepBefore(rel, c.o.Daemon)) {
-			say(Finding{Rule: Swept, Path: path.Join(path.Dir(rel), base), Said: "a temporary file of an earlier run, which the daemon should have removed", Do: "remove it"})
+		if !matches(c.names, rel, false) {
+			say(Finding{Rule: Known, Path: path.Join(path.Dir(rel), base),
+				Said: "a temporary file of nothing that belay writes",
+				Do:   "remove it"})
+		} else if !c.o.Daemon.IsZero() && info.ModTime().Before(c.d.SweepBefore(filepath.Join(c.d.Root, rel), c.o.Daemon)) {
+			say(Finding{Rule: Swept, Path: path.Join(path.Dir(rel), base),
+				Said: "a temporary file of an earlier run, which the daemon should have removed",
+				Do:   "remove it"})
 		}
 		return
 	}
 	switch {
-	case !matches(names, rel, e.IsDir()):
-		say(Finding{Rule: Known, Path: rel, Said: "nothing that belay makes", Do: "move it elsewhere: nothing else belongs in this folder"})
+	case !matches(c.names, rel, e.IsDir()):
+		say(Finding{Rule: Known, Path: rel,
+			Said: "nothing that belay makes",
+			Do:   "move it elsewhere: nothing else belongs in this folder"})
 	case matches(aside, rel, false):
-		say(Finding{Rule: Aside, Path: rel, Note: true, Said: fmt.Sprintf("a damaged file that was set aside on %s", info.ModTime().UTC().Format("2006-01-02 15:04")),
-			Do: "look at it if you miss something, then remove it"})
+		say(Finding{Rule: Aside, Path: rel, Note: true,
+			Said: fmt.Sprintf("a damaged file that was set aside on %s", info.ModTime().UTC().Format("2006-01-02 15:04")),
+			Do:   "look at it if you miss something, then remove it"})
 	}
 }
 
 // private checks mode and owner, and says whether belay would use what is there.
 func (c *check) private(rel string, info fs.FileInfo, say func(Finding)) bool {
 	bad := func(format string, args ...any) {
-		say(Finding{Rule: Private, Path: rel, Said: fmt.Sprintf(format, args...), Do: "belay does not use what others may have touched: remove it, or make it yours alone (chmod go=)"})
+		say(Finding{Rule: Private, Path: rel,
+			Said: fmt.Sprintf(format, args...),
+			Do:   "belay does not use what others may have touched: remove it, or make it yours alone (chmod go=)"})
 	}
 	if info.Mode()&fs.ModeSymlink != 0 {
 		bad("a link; belay follows none in its folder")

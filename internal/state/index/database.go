@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"syscall"
@@ -33,12 +32,12 @@ var (
 )
 
 const (
-	fileName = "index.db"
-	layout   = 1 // grows when the tables or what thin leaves out change
+	layout = 1 // grows when the tables or what thin leaves out change
 
-	busy     = 250 * time.Millisecond // how long a lock is waited for: reading the files is not much slower
-	maxLog   = 6 << 20                // bytes of the log beyond which nothing more is written; SQLite folds it in at 4 MB
-	together = 1 << 20                // bytes of states that are written in one transaction
+	busy = 250 * time.Millisecond // how long a lock is waited for: reading the files is not much slower
+	// maxLog is how many bytes of the log there may be before nothing more is written; SQLite folds it in at 4 MB.
+	maxLog   = 6 << 20
+	together = 1 << 20 // bytes of states that are written in one transaction
 )
 
 // besides are the files that SQLite keeps beside a database.
@@ -59,9 +58,9 @@ type database struct {
 	lock *os.File // the state folder, see open
 }
 
-// with calls fn with the index of the folder. One that turns out to be broken is made anew, once.
-func (x Index) with(ctx context.Context, l *look, fn func(*database) error) error {
-	if len(l.files) == 0 {
+// with calls fn with the index of the folder. One that turns out to be broken is rebuilt, once.
+func (x Index) with(ctx context.Context, v *view, fn func(*database) error) error {
+	if len(v.files) == 0 {
 		return errNone // and none is made
 	}
 	for again := true; ; again = false {
@@ -78,10 +77,10 @@ func (x Index) with(ctx context.Context, l *look, fn func(*database) error) erro
 	}
 }
 
-// open opens the index, and makes it where none is. Whoever has it open shares a lock on the state folder itself, so that it is
-// never removed under somebody: SQLite would then take another file's log for its own.
+// open opens the index, and makes it where none is. Whoever has it open shares a lock on the state folder itself, so
+// that it is never removed under somebody: SQLite would then take another file's log for its own.
 func (x Index) open(ctx context.Context) (_ *database, err error) {
-	path := filepath.Join(x.dir.Root, fileName)
+	path := x.dir.Index()
 	lock, err := x.lock(syscall.LOCK_SH)
 	if err != nil {
 		return nil, err
@@ -129,7 +128,7 @@ func (db *database) begin(ctx context.Context, name string) (err error) {
 	if err := db.QueryRowContext(ctx, "pragma user_version").Scan(&version); err != nil {
 		return err
 	}
-	if version == form() {
+	if version == schemaVersion() {
 		return nil
 	}
 	tx, err := db.BeginTx(ctx, nil)
@@ -139,16 +138,16 @@ func (db *database) begin(ctx context.Context, name string) (err error) {
 	defer tx.Rollback() // after a commit it does nothing
 	// Another process may have made them since.
 	tables := 0
-	if err := tx.QueryRowContext(ctx, "pragma user_version").Scan(&version); err != nil || version == form() {
+	if err := tx.QueryRowContext(ctx, "pragma user_version").Scan(&version); err != nil || version == schemaVersion() {
 		return err
 	}
 	if err := tx.QueryRowContext(ctx, "select count(*) from sqlite_schema").Scan(&tables); err != nil {
 		return err
 	}
 	if version != 0 || tables > 0 {
-		return fmt.Errorf("version %d, not %d: %w", version, form(), errBroken)
+		return fmt.Errorf("version %d, not %d: %w", version, schemaVersion(), errBroken)
 	}
-	if _, err := tx.ExecContext(ctx, schema+fmt.Sprintf("pragma user_version = %d", form())); err != nil {
+	if _, err := tx.ExecContext(ctx, schema+fmt.Sprintf("pragma user_version = %d", schemaVersion())); err != nil {
 		return err
 	}
 	return tx.Commit()
@@ -194,22 +193,24 @@ func (x Index) remove() error {
 	}
 	defer lock.Close() // and with it goes the lock
 	for _, end := range besides {
-		if err := x.dir.FS.Remove(filepath.Join(x.dir.Root, fileName+end)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := x.dir.FS.Remove(x.dir.Index() + end); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
 	return nil
 }
 
-// broken says whether an error tells of the file and not of the moment.
+// broken says whether an error is about the file and not about the moment.
 func broken(err error) bool {
 	const anError, corrupt, mismatch, notDatabase = 1, 11, 20, 26 // SQLITE_ERROR: a table or column is not there
 	var e *sqlite.Error
-	return errors.Is(err, errBroken) || errors.As(err, &e) && slices.Contains([]int{anError, corrupt, mismatch, notDatabase}, e.Code()&0xff)
+	codes := []int{anError, corrupt, mismatch, notDatabase}
+	return errors.Is(err, errBroken) || errors.As(err, &e) && slices.Contains(codes, e.Code()&0xff)
 }
 
-// form stands for everything that a row's state depends on: a state that another version wrote may lack what this one knows.
-func form() int64 {
+// schemaVersion stands for everything that a row's state depends on: a state that another version wrote may lack what
+// this one knows.
+func schemaVersion() int64 {
 	h, ours := fnv.New32a(), reflect.TypeFor[checkpoint.State]()
 	fmt.Fprint(h, layout, checkpoint.StateFormat)
 	seen := map[reflect.Type]bool{}
@@ -283,17 +284,16 @@ func (r row) sum(name string, state []byte) int64 {
 	return int64(crc32.Update(crc32.Checksum([]byte(head), table), table, state))
 }
 
-// writer puts rows into the index. What it cannot write now is left out: the next look finds it changed again.
+// writer puts rows into the index. What it cannot write now is left out: the next question finds it changed again.
 type writer struct {
-	ctx  context.Context
 	db   *database
 	tx   *sql.Tx
 	held int64 // bytes of the states in tx
 	err  error // the first fault; nothing is written after it
 }
 
-func (db *database) writer(ctx context.Context) *writer {
-	w := &writer{ctx: ctx, db: db}
+func (db *database) writer() *writer {
+	w := &writer{db: db}
 	if db == nil {
 		w.err = errNone
 	}
@@ -301,8 +301,8 @@ func (db *database) writer(ctx context.Context) *writer {
 }
 
 // put keeps a state, and with words what was said in it; false when it did not.
-func (w *writer) put(name string, f state.File, s *checkpoint.State, words bool) bool {
-	return w.do(f.Size, func() error { return put(w.ctx, w.tx, name, f, s, words) })
+func (w *writer) put(ctx context.Context, name string, f state.File, s *checkpoint.State, words bool) bool {
+	return w.do(ctx, f.Size, func() error { return put(ctx, w.tx, name, f, s, words) })
 }
 
 func put(ctx context.Context, tx *sql.Tx, name string, f state.File, s *checkpoint.State, words bool) error {
@@ -323,24 +323,24 @@ func put(ctx context.Context, tx *sql.Tx, name string, f state.File, s *checkpoi
 }
 
 // drop takes a row out.
-func (w *writer) drop(id int64) {
-	w.do(0, func() error {
-		_, err := w.tx.ExecContext(w.ctx, "delete from states where id = ?", id)
+func (w *writer) drop(ctx context.Context, id int64) {
+	w.do(ctx, 0, func() error {
+		_, err := w.tx.ExecContext(ctx, "delete from states where id = ?", id)
 		if err == nil {
-			_, err = w.tx.ExecContext(w.ctx, "delete from talk where rowid = ?", id)
+			_, err = w.tx.ExecContext(ctx, "delete from talk where rowid = ?", id)
 		}
 		return err
 	})
 }
 
 // do writes one thing, in a transaction with others.
-func (w *writer) do(bytes int64, write func() error) bool {
+func (w *writer) do(ctx context.Context, bytes int64, write func() error) bool {
 	if w.err == nil && w.held >= together {
 		_ = w.commit() // err has it
 	}
 	if w.err == nil && w.tx == nil {
-		if w.err = w.db.room(w.ctx); w.err == nil {
-			w.tx, w.err = w.db.BeginTx(w.ctx, nil)
+		if w.err = w.db.room(ctx); w.err == nil {
+			w.tx, w.err = w.db.BeginTx(ctx, nil)
 		}
 	}
 	if w.err == nil {
@@ -366,7 +366,7 @@ func (w *writer) stop() {
 	}
 }
 
-// room refuses more writing while somebody's long look keeps the log from being folded in.
+// room refuses more writing while somebody's long question keeps the log from being folded in.
 func (db *database) room(ctx context.Context) error {
 	if db.path == "" || db.logSize() <= maxLog {
 		return nil

@@ -69,7 +69,7 @@ func TestG02FullDiskUnderTheIndex(t *testing.T) {
 func (f folder) ruin(t *testing.T) {
 	t.Helper()
 	for _, end := range besides {
-		if err := os.Remove(filepath.Join(f.Root, fileName+end)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := os.Remove(f.Index() + end); err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
 	}
@@ -157,13 +157,14 @@ func TestG02InputOutputErrorsUnderTheIndex(t *testing.T) {
 	}
 }
 
-// toldUnder is told by another process, whose n-th call on the index's files fails. It says whether there was such a call.
+// toldUnder is told by another process, whose n-th call on the index's files fails. It says whether there was such a
+// call.
 func (f folder) toldUnder(t *testing.T, strace, calls string, n int) (told string, hit bool) {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "calls")
 	args := []string{"-f", "-qq", "-o", log, "-e", "trace=" + calls, "-e", fmt.Sprintf("inject=%s:error=EIO:when=%d", calls, n)}
 	for _, end := range besides {
-		args = append(args, "-P", filepath.Join(f.Root, fileName+end))
+		args = append(args, "-P", f.Index()+end)
 	}
 	cmd := exec.Command(strace, append(args, os.Args[0], "-test.run=^"+t.Name()+"$")...)
 	cmd.Env = append(os.Environ(), vfstest.VictimIn+"="+f.Root)

@@ -24,7 +24,7 @@ import (
 func (f folder) spoil(t testing.TB, r *rand.Rand) {
 	t.Helper()
 	names := slices.Sorted(maps.Keys(spoilers))
-	if err := spoilers[names[r.IntN(len(names))]](filepath.Join(f.Root, fileName)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := spoilers[names[r.IntN(len(names))]](f.Index()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
 	}
 }
@@ -98,7 +98,7 @@ func TestG02ABrokenIndexIsMadeAnew(t *testing.T) {
 			if n := f.reads(t); n != 0 {
 				t.Fatalf("%d files were read with an index", n)
 			}
-			if err := spoil(filepath.Join(f.Root, fileName)); err != nil {
+			if err := spoil(f.Index()); err != nil {
 				t.Fatal(err)
 			}
 			f.same(t, "after")
@@ -131,7 +131,7 @@ func TestG02WhatIsInThePlaceOfTheIndexStays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFolder(t)
 			f.save(t, talked(key("a", 1), "/w/1", "the wish"))
-			path := filepath.Join(f.Root, fileName)
+			path := f.Index()
 			if err := put(path); errors.Is(err, errors.ErrUnsupported) {
 				t.Skip("needs root")
 			} else if err != nil {
@@ -191,7 +191,7 @@ func TestAnotherAtWork(t *testing.T) {
 	path := f.save(t, talked(key("a", 1), "/w/1", "the wish"))
 	f.same(t, "at first")
 	t.Run("writes", func(t *testing.T) {
-		db, err := sql.Open("sqlite", "file:"+filepath.Join(f.Root, fileName)+"?_txlock=immediate")
+		db, err := sql.Open("sqlite", "file:"+f.Index()+"?_txlock=immediate")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -212,7 +212,7 @@ func TestAnotherAtWork(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := execute(filepath.Join(f.Root, fileName), "pragma user_version = 5"); err != nil {
+		if err := execute(f.Index(), "pragma user_version = 5"); err != nil {
 			t.Fatal(err)
 		}
 		f.same(t, "meanwhile")
@@ -254,7 +254,7 @@ func TestG13TheLogIsBoundedUnderASteadyReader(t *testing.T) {
 		f.save(t, all[i])
 	}
 	f.same(t, "at first")
-	path := filepath.Join(f.Root, fileName)
+	path := f.Index()
 	reader, err := sql.Open("sqlite", path)
 	if err != nil {
 		t.Fatal(err)
@@ -309,7 +309,7 @@ func FuzzDamage(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, at uint16, with []byte) {
 		dir.same(t, "before")
-		if err := damage(filepath.Join(dir.Root, fileName), int64(at), with); err != nil {
+		if err := damage(dir.Index(), int64(at), with); err != nil {
 			t.Fatal(err)
 		}
 		dir.same(t, "after")

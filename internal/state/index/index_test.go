@@ -15,7 +15,6 @@ import (
 	"go.uber.org/goleak"
 
 	"belay/checkpoint"
-	"belay/checkpoint/filestore"
 	"belay/checkpoint/journal"
 	"belay/internal/state"
 	"belay/internal/state/check/checktest"
@@ -172,7 +171,7 @@ func TestOnlyWhatChangedIsRead(t *testing.T) {
 		}
 		f.same(t, c.name)
 	}
-	err := Of(f.Dir).with(t.Context(), &look{files: make([]state.File, 1)}, func(db *database) error {
+	err := Of(f.Dir).with(t.Context(), &view{files: make([]state.File, 1)}, func(db *database) error {
 		rows, err := db.rows(t.Context())
 		if len(rows) != 5 {
 			t.Errorf("%d rows, want 5: one session went and one came", len(rows))
@@ -290,7 +289,7 @@ func log(t *testing.T, j *journal.Journal, e checkpoint.Event) uint64 {
 
 func (f folder) checkpoint(t *testing.T, s *checkpoint.State) {
 	t.Helper()
-	store, err := filestore.Open(f.FS, f.Root)
+	store, err := f.OpenStore()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,9 +19,9 @@ import (
 	"belay/internal/vfs/vfstest"
 )
 
-// TestG02KillsWhileTheIndexIsWritten: a process that does nothing but to bring the index up to date, and to make it anew, is killed
-// at random moments. Each time the answers are those of the files, and one question later the index is whole again.
-// BELAY_KILLS sets how many kills (12).
+// TestG02KillsWhileTheIndexIsWritten: a process that does nothing but to bring the index up to date, and to make it
+// anew, is killed at random moments. Each time the answers are those of the files, and one question later the index is
+// whole again. BELAY_KILLS sets how many kills (12).
 func TestG02KillsWhileTheIndexIsWritten(t *testing.T) {
 	if root := vfstest.Victim(); root != "" {
 		askUntilKilled(t, folderAt(root))
@@ -35,7 +35,7 @@ func TestG02KillsWhileTheIndexIsWritten(t *testing.T) {
 	asked, open := 0, 0
 	kills.Each(func(i int) {
 		asked += len(kills.Kill(f.Root, 60*time.Millisecond))
-		if _, err := os.Lstat(filepath.Join(f.Root, fileName+"-wal")); err == nil {
+		if _, err := os.Lstat(f.Index() + "-wal"); err == nil {
 			open++
 		}
 		f.same(t, fmt.Sprint("after kill ", i))
@@ -80,7 +80,7 @@ type besideIndex struct {
 }
 
 func (b besideIndex) at(name string) vfs.FS {
-	if strings.HasPrefix(filepath.Base(name), fileName) {
+	if strings.HasPrefix(filepath.Base(name), filepath.Base(state.Dir{}.Index())) {
 		return b.index
 	}
 	return b.FS
@@ -92,15 +92,16 @@ func (b besideIndex) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File
 	return b.at(name).OpenFile(name, flag, perm)
 }
 
-// TestG02EveryFaultOfTheIndex: whatever operation of belay's own on the index's files fails, or all of them, while it is made, looked
-// at, or taken away because it is broken: the answers are those of the files, and the next question makes the index whole.
+// TestG02EveryFaultOfTheIndex: whatever operation of belay's own on the index's files fails, or all of them, while it
+// is made, looked at, or taken away because it is broken: the answers are those of the files, and the next question
+// makes the index whole.
 func TestG02EveryFaultOfTheIndex(t *testing.T) {
 	f := newFolder(t)
 	for i := range 3 {
 		f.save(t, talked(key("a", i), "/w/1", fmt.Sprint("wish ", i)))
 	}
 	want := f.told(t)
-	path := filepath.Join(f.Root, fileName)
+	path := f.Index()
 	script := func(disk *vfstest.Fault, bad func(format string, args ...any)) {
 		for _, end := range besides {
 			if err := os.Remove(path + end); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -29,13 +29,20 @@ var (
 // MostWords is how many words one question may have.
 const MostWords = 64
 
-// Query is what is searched for. Words are data, whatever they look like: a session is found when all of them begin a word of
-// what was said in it; a word with punctuation inside means its parts in that order. Case and accents make no difference.
+// Query is what is searched for. Words are data, whatever they look like: a session is found when all of them begin a
+// word of what was said in it; a word with punctuation inside means its parts in that order. Case and accents make no
+// difference.
 type Query struct {
 	Words     []string
 	Agent     string
 	Workspace string
 	Most      int // 0: all
+}
+
+// accepts says whether a session may be found at all.
+func (q Query) accepts(s *checkpoint.State) bool {
+	return s.Key.Child == "" && (q.Agent == "" || s.Key.Agent == q.Agent) &&
+		(q.Workspace == "" || s.Workspace == q.Workspace)
 }
 
 // Hit is a session that was found.
@@ -54,8 +61,8 @@ type Piece struct {
 	Hit  bool // it is one of the words
 }
 
-// Search finds sessions by their words, the best first: in titles, tasks and decisions before the user's words, and in these
-// before the answers. Sub-agents' sessions are not searched.
+// Search finds sessions by their words, the best first: in titles, tasks and decisions before the user's words, and in
+// these before the answers. Sub-agents' sessions are not searched.
 func (x Index) Search(ctx context.Context, q Query) ([]Hit, error) {
 	match, err := expression(q.Words)
 	if err != nil {
@@ -71,22 +78,22 @@ func (x Index) Search(ctx context.Context, q Query) ([]Hit, error) {
 
 // search is one search, which a daemon may disturb.
 func (x Index) search(ctx context.Context, q Query, match string) (hits []Hit, rep journal.Report, err error) {
-	l, err := x.look(ctx)
+	v, err := x.view(ctx)
 	if err != nil {
 		return nil, rep, err
 	}
 	ask := func(db *database) error {
-		err := x.gather(ctx, db, l, true)
+		err := x.gather(ctx, db, v, true)
 		if err != nil {
 			return err
 		}
-		if rep, err = x.fold(ctx, l); err != nil {
+		if rep, err = x.fold(ctx, v); err != nil {
 			return err
 		}
-		hits, err = x.find(ctx, db, l, q, match)
+		hits, err = x.find(ctx, db, v, q, match)
 		return err
 	}
-	if x.with(ctx, l, ask) != nil {
+	if x.with(ctx, v, ask) != nil {
 		db, err := inMemory(ctx)
 		if err == nil {
 			err = errors.Join(ask(db), db.close())
@@ -116,16 +123,16 @@ func expression(words []string) (string, error) {
 }
 
 // find asks the index, and the states that it does not hold as they are: these are put in for the question alone.
-func (x Index) find(ctx context.Context, db *database, l *look, q Query, match string) ([]Hit, error) {
+func (x Index) find(ctx context.Context, db *database, v *view, q Query, match string) ([]Hit, error) {
 	keys := map[string]checkpoint.Key{}
 	var fresh []string
-	for k := range l.states {
+	for k := range v.states {
 		n := filepath.Join("journal", k.Dir()) // where only the journal knows it; no state file has such a name
-		if path, ok := l.paths[k]; ok {
+		if path, ok := v.paths[k]; ok {
 			n = name(path)
 		}
 		keys[n] = k
-		if !l.kept[k] {
+		if !v.kept[k] {
 			fresh = append(fresh, n)
 		}
 	}
@@ -134,14 +141,14 @@ func (x Index) find(ctx context.Context, db *database, l *look, q Query, match s
 	ask := func(on asker) error {
 		scores, err := rank(ctx, on, match)
 		for n, score := range scores {
-			s := l.states[keys[n]]
-			if s != nil && s.Key.Child == "" && (q.Agent == "" || s.Key.Agent == q.Agent) && (q.Workspace == "" || s.Workspace == q.Workspace) {
-				found = append(found, Hit{SessionStatus: query.StatusOf(s, l.began), Score: score, key: s.Key})
+			s := v.states[keys[n]]
+			if s != nil && q.accepts(s) {
+				found = append(found, Hit{SessionStatus: query.StatusOf(s, v.began), Score: score, key: s.Key})
 			}
 		}
 		return err
 	}
-	if err := x.asked(ctx, db, l, keys, fresh, ask); err != nil {
+	if err := x.asked(ctx, db, v, keys, fresh, ask); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(found, func(a, b Hit) int {
@@ -153,7 +160,7 @@ func (x Index) find(ctx context.Context, db *database, l *look, q Query, match s
 	if q.Most > 0 {
 		found = found[:min(q.Most, len(found))]
 	}
-	return found, x.quote(ctx, l, found, match)
+	return found, x.quote(ctx, v, found, match)
 }
 
 // asker is a database or a transaction in it.
@@ -162,7 +169,9 @@ type asker interface {
 }
 
 // asked calls ask with the index as it would be with the fresh states in it, which are taken out again.
-func (x Index) asked(ctx context.Context, db *database, l *look, keys map[string]checkpoint.Key, fresh []string, ask func(asker) error) error {
+func (x Index) asked(
+	ctx context.Context, db *database, v *view, keys map[string]checkpoint.Key, fresh []string, ask func(asker) error,
+) error {
 	if len(fresh) == 0 {
 		return ask(db)
 	}
@@ -171,7 +180,7 @@ func (x Index) asked(ctx context.Context, db *database, l *look, keys map[string
 		return err
 	}
 	for _, n := range fresh {
-		s := x.whole(ctx, l, keys[n])
+		s := x.whole(ctx, v, keys[n])
 		if err = put(ctx, tx, n, state.File{}, s, true); err != nil {
 			break
 		}
@@ -183,12 +192,12 @@ func (x Index) asked(ctx context.Context, db *database, l *look, keys map[string
 }
 
 // whole gives a state with all that was said.
-func (x Index) whole(ctx context.Context, l *look, k checkpoint.Key) *checkpoint.State {
-	s := l.states[k]
-	if !l.thin[k] {
+func (x Index) whole(ctx context.Context, v *view, k checkpoint.Key) *checkpoint.State {
+	s := v.states[k]
+	if !v.thin[k] {
 		return s
 	}
-	if saved := x.dir.Saved(ctx, l.paths[k]); saved != nil && saved.Key == k {
+	if saved := x.dir.Saved(ctx, v.paths[k]); saved != nil && saved.Key == k {
 		return saved
 	}
 	return s // removed since: its title and its task are left
@@ -216,9 +225,9 @@ func rank(ctx context.Context, on asker, match string) (map[string]float64, erro
 // Marks around the words in a snippet: clean leaves no such characters in a text.
 const opens, closes = "\x02", "\x03"
 
-// quote adds the snippets. The index does not hold the texts, and only SQLite knows what it took for a word: so those of the
-// sessions that are shown go into a table of their own, in memory.
-func (x Index) quote(ctx context.Context, l *look, hits []Hit, match string) (err error) {
+// quote adds the snippets. The index does not hold the texts, and only SQLite knows what it took for a word: so those
+// of the sessions that are shown go into a table of their own, in memory.
+func (x Index) quote(ctx context.Context, v *view, hits []Hit, match string) (err error) {
 	db, err := sql.Open("sqlite", ":memory:")
 	if err != nil {
 		return err
@@ -230,7 +239,7 @@ func (x Index) quote(ctx context.Context, l *look, hits []Hit, match string) (er
 	}
 	for i := range hits {
 		h := &hits[i]
-		t := talkOf(x.whole(ctx, l, h.key))
+		t := talkOf(x.whole(ctx, v, h.key))
 		if _, err := db.ExecContext(ctx, "insert or replace into shown (rowid, title, task, said, decided, answered) values (1, ?, ?, ?, ?, ?)", t.title, t.task, t.said, t.decided, t.answered); err != nil {
 			return err
 		}

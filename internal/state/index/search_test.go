@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -23,7 +22,7 @@ func (f folder) sameHits(t testing.TB, when string, words ...string) {
 		t.Fatalf("%s: %v", when, err)
 	}
 	x := Of(f.Dir)
-	l, err := x.look(t.Context())
+	v, err := x.view(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,14 +34,14 @@ func (f folder) sameHits(t testing.TB, when string, words ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = x.gather(t.Context(), db, l, true)
+	err = x.gather(t.Context(), db, v, true)
 	if err == nil {
-		_, err = x.fold(t.Context(), l)
+		_, err = x.fold(t.Context(), v)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := x.find(t.Context(), db, l, q, match)
+	want, err := x.find(t.Context(), db, v, q, match)
 	if err = errors.Join(err, db.close()); err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +113,8 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// What the index does not hold is found too: what only the journal knows, what was saved just now, what a checkpoint stands for.
+// What the index does not hold is found too: what only the journal knows, what was saved just now, what a checkpoint
+// stands for.
 func TestSearchFindsWhatIsNotKept(t *testing.T) {
 	f := newFolder(t)
 	f.save(t, talked(key("a", 1), "/w/1", "an old wish"))
@@ -202,7 +202,7 @@ func BenchmarkLook(b *testing.B) {
 		b.Run(fmt.Sprint("index=", with), func(b *testing.B) {
 			for b.Loop() {
 				if !with {
-					if err := os.RemoveAll(filepath.Join(f.Root, fileName)); err != nil {
+					if err := os.RemoveAll(f.Index()); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -12,10 +12,9 @@ import (
 	"belay/internal/vfs"
 )
 
-// Check reads a mirror file, or an older copy, to its end and says whether it is what was written: every batch is there, its
-// sums are right, and its frames hold the lines that its trailer tells of (of an encrypted one the sums alone: this needs no
-// key). What a power cut may take and the next opening
-// cuts off is no damage. It changes nothing.
+// Check reads a mirror file, or an older copy, to its end and says whether it is what was written: every batch is
+// there, its sums are right, and its frames hold the lines that its trailer states (of an encrypted one the sums
+// alone: this needs no key). What a power cut may take and the next opening cuts off is no damage. It changes nothing.
 func Check(fsys vfs.FS, path string) error {
 	f, err := fsys.OpenFile(path, os.O_RDONLY, 0)
 	if err != nil {

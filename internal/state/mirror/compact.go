@@ -13,8 +13,8 @@ import (
 	"belay/internal/vfs"
 )
 
-// Batches under smallRaw are merged. A file is rewritten when it has many of them, and they are a good part of it or very
-// many: rewriting a big file for a few small batches would cost more than it saves.
+// Batches under smallRaw are merged. A file is rewritten when it has many of them, and they are a good part of it or
+// very many: rewriting a big file for a few small batches would cost more than it saves.
 const (
 	smallRaw   = frameBytes / 4
 	fewSmall   = 16
@@ -22,8 +22,8 @@ const (
 	smallShare = 4 // one in so many bytes
 )
 
-// Compact merges the small batches that a slowly growing source leaves, if that is worth a rewrite, and replaces the file
-// atomically. Call it when the session is idle.
+// Compact merges the small batches that a slowly growing source leaves, if that is worth a rewrite, and replaces the
+// file atomically. Call it when the session is idle.
 func (m *Mirror) Compact(ctx context.Context) error {
 	if m.cur == nil || m.cur.f == nil || m.cur.broken || m.cur.last.Begin > 0 || m.older != nil {
 		return nil

@@ -6,8 +6,9 @@ import (
 	"fmt"
 )
 
-// A big source that is seen for the first time is mirrored from its newest part on. The part before is written to a second
-// file in bounded steps, then the batches of the first file are copied behind it, then it takes the first one's place.
+// A big source that is seen for the first time is mirrored from its newest part on. The part before is written to a
+// second file in bounded steps, then the batches of the first file are copied behind it, then it takes the first one's
+// place.
 
 // openOlder takes up what an earlier run filled in.
 func (m *Mirror) openOlder() error {
@@ -79,7 +80,8 @@ func (m *Mirror) fill(ctx context.Context, budget int64) (copied int64, done boo
 	return copied, done, err
 }
 
-// joinBatches copies batches of the mirror behind the older part and, when it has them all, puts it in the mirror's place.
+// joinBatches copies batches of the mirror behind the older part and, when it has them all, puts it in the mirror's
+// place.
 func (m *Mirror) joinBatches(ctx context.Context, budget int64) (bool, error) {
 	list, err := batches(m.cur.f, m.cur.size, m.join)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"belay/internal/vfs"
 )
 
-// Generation is one copy of a transcript: the mirror itself (Number 0) or an older copy that was set aside when the source's
-// past changed.
+// Generation is one copy of a transcript: the mirror itself (Number 0) or an older copy that was set aside when the
+// source's past changed.
 type Generation struct {
 	Path   string
 	Number int
@@ -60,7 +60,8 @@ func generations(fsys vfs.FS, dir, ext string) ([]Generation, error) {
 	var out []Generation
 	for _, e := range entries {
 		n := 0
-		if _, err := fmt.Sscanf(e.Name(), generationFmt+ext, &n); err != nil || fmt.Sprintf(generationFmt, n)+ext != e.Name() || n < 1 {
+		_, err := fmt.Sscanf(e.Name(), generationFmt+ext, &n)
+		if err != nil || fmt.Sprintf(generationFmt, n)+ext != e.Name() || n < 1 {
 			continue
 		}
 		g, err := inspect(fsys, filepath.Join(dir, e.Name()), n)

@@ -21,9 +21,10 @@ import (
 // killedSecret is in each line that the killed process mirrors.
 const killedSecret = "correct-horse-4711"
 
-// TestKillsWhileAMirrorIsWritten: a process that does nothing but to mirror a growing transcript is killed at random moments. Each
-// time every batch that it had said to be written can be read, the copies are whole, what was torn is cut, and the next one
-// goes on where it ended. Of an exact one nothing lies on the disk unencrypted. BELAY_KILLS sets how many kills (12 each).
+// TestKillsWhileAMirrorIsWritten: a process that does nothing but to mirror a growing transcript is killed at random
+// moments. Each time every batch that it had said to be written can be read, the copies are whole, what was torn is
+// cut, and the next one goes on where it ended. Of an exact one nothing lies on the disk unencrypted. BELAY_KILLS sets
+// how many kills (12 each).
 func TestKillsWhileAMirrorIsWritten(t *testing.T) {
 	for _, kind := range []string{"redacted", "exact"} {
 		t.Run(kind, func(t *testing.T) { testKills(t, kind == "exact") })
@@ -141,7 +142,8 @@ func (r *rig) read() string {
 	return string(data)
 }
 
-// tear puts the beginning of a batch behind the last one, as a kill in the middle of a long write does; it gives its size.
+// tear puts the beginning of a batch behind the last one, as a kill in the middle of a long write does; it gives its
+// size.
 func (r *rig) tear(size int) int64 {
 	r.t.Helper()
 	data, err := os.ReadFile(r.file())

@@ -28,8 +28,8 @@ type log struct {
 	named  bool // a name that is not synced
 }
 
-// openLog opens a mirror file and takes off what a crash left behind its last whole batch. A file that is not there is an
-// empty log.
+// openLog opens a mirror file and takes off what a crash left behind its last whole batch. A file that is not there is
+// an empty log.
 func openLog(fsys vfs.FS, path string) (*log, error) {
 	l := &log{fsys: fsys, path: path}
 	f, err := fsys.OpenFile(path, os.O_RDWR, 0)
@@ -71,8 +71,8 @@ func (l *log) recover(f vfs.File) error {
 	return nil
 }
 
-// committed finds the end of the last whole batch in the first size bytes. It looks backward from the end, so a torn tail
-// costs its own length and damage further ahead costs nothing here.
+// committed finds the end of the last whole batch in the first size bytes. It looks backward from the end, so a torn
+// tail costs its own length and damage further ahead costs nothing here.
 func committed(r io.ReaderAt, size int64) (end int64, last trailer, err error) {
 	const step = 1 << 20
 	buf := make([]byte, 0, step+trailerSize)
@@ -187,8 +187,8 @@ func batches(r io.ReaderAt, end, after int64) ([]batch, error) {
 	return out, nil
 }
 
-// append commits one batch. The caller sets what the trailer says of the source; lengths and sums are set here. After an
-// error the file's end is unknown: the log closes it, and must be opened again.
+// append commits one batch. The caller sets what the trailer says of the source; lengths and sums are set here. After
+// an error the file's end is unknown: the log closes it, and must be opened again.
 func (l *log) append(frames []byte, t trailer) error {
 	if l.broken {
 		return fmt.Errorf("append to mirror %s: %w", l.path, errBroken)

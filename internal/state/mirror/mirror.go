@@ -1,16 +1,18 @@
-// Package mirror keeps belay's own copy of an agent's transcript: the lines of a line file, with secrets removed, in zstd
-// frames that zstdcat reads. When the agent loses, shortens or rewrites its file, the copy stays.
+// Package mirror keeps belay's own copy of an agent's transcript: the lines of a line file, with secrets removed, in
+// zstd frames that zstdcat reads. When the agent loses, shortens or rewrites its file, the copy stays.
 //
-// It promises: the source is opened for reading only; only whole lines are copied, in file order, each once; what it wrote
-// is readable after a crash at any moment (a torn tail is cut when it is opened again); no secret that package redact
-// knows is in any byte of it; an older copy is set aside as a generation when the source's past changed, never overwritten.
+// It promises: the source is opened for reading only; only whole lines are copied, in file order, each once; what it
+// wrote is readable after a crash at any moment (a torn tail is cut when it is opened again); no secret that package
+// redact knows is in any byte of it; an older copy is set aside as a generation when the source's past changed, never
+// overwritten.
 //
-// It does not promise that the newest lines are on stable storage (call Flush), nor to notice a change in the middle of a
-// source whose head, length and last mirrored bytes stayed as they were.
+// It does not promise that the newest lines are on stable storage (call Flush), nor to notice a change in the middle of
+// a source whose head, length and last mirrored bytes stayed as they were.
 //
-// With a Key the mirror is exact: every byte, secrets too, and never unencrypted on disk. Each batch is then an age file
-// (X25519: 200 bytes a batch, where the post-quantum form would take 2 KB of each) around zstd frames, in another file
-// than the one without secrets. What was encrypted with a key that is lost stays as an older copy until the key is back.
+// With a Key the mirror is exact: every byte, secrets too, and never unencrypted on disk. Each batch is then an age
+// file (X25519: 200 bytes a batch, where the post-quantum form would take 2 KB of each) around zstd frames, in another
+// file than the one without secrets. What was encrypted with a key that is lost stays as an older copy until the key is
+// back.
 //
 // A Mirror is used by one goroutine.
 package mirror
@@ -175,8 +177,8 @@ func (m *Mirror) reopen() error {
 	return m.keepForeign()
 }
 
-// Sync copies whole new lines of the source at path, at most Options.Budget bytes. Call it again while Done is false. It
-// costs one stat when nothing changed. A source that is not there is no error.
+// Sync copies whole new lines of the source at path, at most Options.Budget bytes. Call it again while Done is false.
+// It costs one stat when nothing changed. A source that is not there is no error.
 func (m *Mirror) Sync(ctx context.Context, path string) (Progress, error) {
 	if m.cur == nil || m.cur.broken || m.older != nil && m.older.broken {
 		if err := m.reopen(); err != nil {
@@ -258,9 +260,9 @@ func (m *Mirror) follow(ctx context.Context) (bool, error) {
 // enoughAnew is the size from which a replaced source is a conversation of its own.
 const enoughAnew = 64 << 10
 
-// isRich says whether a replaced source deserves that the mirror begins anew: it has grown since it was seen first, or is
-// not much smaller than what is mirrored. A nearly empty file is often left by an agent that goes on elsewhere, or has just
-// lost its past.
+// isRich says whether a replaced source deserves a new mirror: it has grown since it was seen first, or
+// is not much smaller than what is mirrored. A nearly empty file is often left by an agent that goes on elsewhere, or
+// has just lost its past.
 func (m *Mirror) isRich() bool {
 	id := m.src.id
 	if !m.poor.sameFile(id) || m.state != Replaced || id.size < m.poor.size {
@@ -335,7 +337,9 @@ func (m *Mirror) firstLine() (int64, error) {
 }
 
 // copyLines appends the whole lines of [from, hi) to a log, batch by batch, until the budget is used.
-func (m *Mirror) copyLines(ctx context.Context, l *log, src *source, from, hi, budget int64) (copied int64, done bool, err error) {
+func (m *Mirror) copyLines(
+	ctx context.Context, l *log, src *source, from, hi, budget int64,
+) (copied int64, done bool, err error) {
 	var raw, out, frames []byte
 	for copied < budget {
 		if err := ctx.Err(); err != nil {
@@ -359,10 +363,10 @@ func (m *Mirror) copyLines(ctx context.Context, l *log, src *source, from, hi, b
 			m.oversized++
 		}
 		t.Raw = int64(len(out))
-		if t.Head, err = src.print(0, min(headBytes, t.To)); err != nil {
+		if t.Head, err = src.fingerprint(0, min(headBytes, t.To)); err != nil {
 			return copied, false, err
 		}
-		if t.Tail, err = src.print(max(0, t.To-tailBytes), min(tailBytes, t.To)); err != nil {
+		if t.Tail, err = src.fingerprint(max(0, t.To-tailBytes), min(tailBytes, t.To)); err != nil {
 			return copied, false, err
 		}
 		if frames, err = m.opt.pack(frames[:0], out); err != nil {
@@ -396,8 +400,8 @@ func (o Options) pack(dst, lines []byte) ([]byte, error) {
 	return o.Key.seal(dst, o.Codec.frames(nil, lines))
 }
 
-// redactLines appends whole lines to dst without their secrets, and says how many they are then. Lines of JSON are looked at
-// one by one; what is none may be a text of several lines with a key in it, which becomes one line.
+// redactLines appends whole lines to dst without their secrets, and says how many they are then. Lines of JSON are
+// looked at one by one; what is none may be a text of several lines with a key in it, which becomes one line.
 func redactLines(dst, lines []byte) ([]byte, int64) {
 	begin := len(dst)
 	for len(lines) > 0 {
@@ -443,7 +447,9 @@ func (m *Mirror) progress(copied int64) Progress {
 
 // Status tells how the mirror stands, without looking at the source.
 func (m *Mirror) Status() Status {
-	s := Status{State: m.state, SourceBytes: m.seen.size, Generations: m.generations, Torn: m.torn, Oversized: m.oversized}
+	s := Status{
+		State: m.state, SourceBytes: m.seen.size, Generations: m.generations, Torn: m.torn, Oversized: m.oversized,
+	}
 	if m.cur != nil && m.cur.size > 0 {
 		s.FileBytes, s.Lines = m.cur.size, m.cur.last.TotalLines
 		s.Missing = m.cur.last.Begin

@@ -11,9 +11,9 @@ import (
 	"belay/internal/vfs"
 )
 
-// Lines opens a mirror file, or an older copy, and gives its lines in file order. It needs no daemon and changes nothing: a
-// torn tail is left out. A damaged batch is stepped over, and the last Read then gives ErrDamaged instead of io.EOF. An
-// exact mirror needs its key: ErrNoKey and ErrWrongKey say what is missing.
+// Lines opens a mirror file, or an older copy, and gives its lines in file order. It needs no daemon and changes
+// nothing: a torn tail is left out. A damaged batch is stepped over, and the last Read then gives ErrDamaged instead of
+// io.EOF. An exact mirror needs its key: ErrNoKey and ErrWrongKey say what is missing.
 func Lines(fsys vfs.FS, path string, key *Key) (io.ReadCloser, error) {
 	f, err := fsys.OpenFile(path, os.O_RDONLY, 0)
 	if err != nil {

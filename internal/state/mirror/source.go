@@ -59,7 +59,7 @@ func (s *source) refresh() error {
 		return fmt.Errorf("stat transcript: %w", err)
 	}
 	if !st.Mode().IsRegular() {
-		return fmt.Errorf("read transcript: it is no plain file: %w", fs.ErrInvalid)
+		return fmt.Errorf("read transcript: it is not a regular file: %w", fs.ErrInvalid)
 	}
 	id := identityOf(st)
 	if id.size <= s.id.size && !id.mtime.Equal(s.id.mtime) {
@@ -80,22 +80,22 @@ func (s *source) continues(t trailer) (bool, error) {
 	if s.id.size < t.To {
 		return false, nil
 	}
-	head, err := s.print(0, int64(t.Head.Len))
+	head, err := s.fingerprint(0, int64(t.Head.Len))
 	if err != nil || head != t.Head {
 		return false, err
 	}
-	tail, err := s.print(t.To-int64(t.Tail.Len), int64(t.Tail.Len))
+	tail, err := s.fingerprint(t.To-int64(t.Tail.Len), int64(t.Tail.Len))
 	return tail == t.Tail, err
 }
 
-func (s *source) print(at, n int64) (print, error) {
+func (s *source) fingerprint(at, n int64) (fingerprint, error) {
 	b := make([]byte, n)
 	if m, err := s.f.ReadAt(b, at); err != nil && err != io.EOF {
-		return print{}, fmt.Errorf("read transcript: %w", err)
+		return fingerprint{}, fmt.Errorf("read transcript: %w", err)
 	} else {
 		b = b[:m]
 	}
-	return printOf(b), nil
+	return fingerprintOf(b), nil
 }
 
 // lineEnd is the place behind the first line end in [at, hi), -1 when there is none.
@@ -117,8 +117,8 @@ func (s *source) lineEnd(at, hi int64) (int64, error) {
 	return -1, nil
 }
 
-// wholeLines reads the whole lines that begin at from and end at or before hi: as many as fit in about size bytes, and one
-// at least. It returns no bytes when none is whole yet. A line over limit comes back as its length alone.
+// wholeLines reads the whole lines that begin at from and end at or before hi: as many as fit in about size bytes, and
+// one at least. It returns no bytes when none is whole yet. A line over limit comes back as its length alone.
 func (s *source) wholeLines(buf []byte, from, hi, size, limit int64) (lines []byte, over int64, err error) {
 	n := min(size, hi-from)
 	if n <= 0 || s.scanned >= hi && s.scanned > from {

@@ -25,8 +25,9 @@ type swept struct {
 	flushed map[string]int // bytes of a conversation that are on stable storage, as Flush said
 }
 
-// TestEveryFault: whatever operation fails or takes the power away, the error is told, what was flushed can be read, every
-// copy is whole, and the mirror comes up to date again: growth, a flush, compaction, a big first sight, a replaced file.
+// TestEveryFault: whatever operation fails or takes the power away, the error is told, what was flushed can be read,
+// every copy is whole, and the mirror comes up to date again: growth, a flush, compaction, a big first sight, a
+// replaced file.
 func TestEveryFault(t *testing.T) { bothKinds(t, testEveryFault) }
 
 func testEveryFault(t *testing.T, key *Key) {
@@ -115,8 +116,8 @@ func (s *swept) script() {
 	s.flush(secondTalk)
 }
 
-// check looks at a disk that is well again: what was flushed is in one of the copies, each is whole, and a new mirror comes up
-// to date.
+// check looks at a disk that is well again: what was flushed is in one of the copies, each is whole, and a new mirror
+// comes up to date.
 func (s *swept) check(disk *vfstest.Mem, when string) {
 	held := ""
 	for _, name := range []string{s.r.file(), s.older()} {

@@ -40,20 +40,20 @@ type trailer struct {
 	TotalLines int64
 	Synced     int64 // bytes of this file that were on stable storage when the batch was written
 	Dev, Ino   uint64
-	Head       print // the source's first bytes
-	Tail       print // the bytes before To
+	Head       fingerprint // the source's first bytes
+	Tail       fingerprint // the bytes before To
 	Sum        uint32
 }
 
-// print is the fingerprint of a few bytes.
-type print struct {
+// fingerprint identifies a few bytes by their hash.
+type fingerprint struct {
 	Len uint32
 	Sum [16]byte
 }
 
-func printOf(b []byte) print {
+func fingerprintOf(b []byte) fingerprint {
 	sum := sha256.Sum256(b)
-	p := print{Len: uint32(len(b))}
+	p := fingerprint{Len: uint32(len(b))}
 	copy(p.Sum[:], sum[:])
 	return p
 }
@@ -73,7 +73,7 @@ func (t trailer) appendTo(dst []byte) []byte {
 	}
 	dst = le.AppendUint64(dst, t.Dev)
 	dst = le.AppendUint64(dst, t.Ino)
-	for _, p := range []print{t.Head, t.Tail} {
+	for _, p := range []fingerprint{t.Head, t.Tail} {
 		dst = le.AppendUint32(dst, p.Len)
 		dst = append(dst, p.Sum[:]...)
 	}
@@ -89,11 +89,15 @@ func decodeTrailer(b []byte) (t trailer, ok bool) {
 	}
 	b = b[8:]
 	body := b[:payloadSize-4]
-	if string(b[:4]) != trailerMagic || le.Uint32(b[4:]) != trailerVersion || le.Uint32(b[payloadSize-4:]) != crc32.Checksum(body, castagnoli) {
+	known := string(b[:4]) == trailerMagic && le.Uint32(b[4:]) == trailerVersion
+	if !known || le.Uint32(b[payloadSize-4:]) != crc32.Checksum(body, castagnoli) {
 		return t, false
 	}
 	b = b[8:]
-	for _, v := range []*int64{&t.From, &t.To, &t.Raw, &t.Lines, &t.Frames, &t.Begin, &t.TotalRaw, &t.TotalLines, &t.Synced} {
+	numbers := []*int64{
+		&t.From, &t.To, &t.Raw, &t.Lines, &t.Frames, &t.Begin, &t.TotalRaw, &t.TotalLines, &t.Synced,
+	}
+	for _, v := range numbers {
 		*v = int64(le.Uint64(b))
 		if *v < 0 {
 			return trailer{}, false
@@ -102,7 +106,7 @@ func decodeTrailer(b []byte) (t trailer, ok bool) {
 	}
 	t.Dev, t.Ino = le.Uint64(b), le.Uint64(b[8:])
 	b = b[16:]
-	for _, p := range []*print{&t.Head, &t.Tail} {
+	for _, p := range []*fingerprint{&t.Head, &t.Tail} {
 		p.Len = le.Uint32(b)
 		copy(p.Sum[:], b[4:])
 		b = b[20:]

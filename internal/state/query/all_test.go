@@ -53,7 +53,8 @@ func many(t testing.TB, f query.Folder, n, words int) {
 	}
 }
 
-// Where only a folder says which session is meant, the index gives the same answer as reading all, and one state is read.
+// Where only a folder says which session is meant, the index gives the same answer as reading all, and one state is
+// read.
 func TestRecoverWithoutAnID(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("CLAUDE_CONFIG_DIR", "")

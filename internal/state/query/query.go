@@ -1,5 +1,6 @@
-// Package query answers questions from the state folder and the agents' transcripts alone: which sessions there are, what
-// a checkpoint says, what the next session needs. With or without a daemon the answers are the same; it writes nothing.
+// Package query answers questions from the state folder and the agents' transcripts alone: which sessions there are,
+// what a checkpoint says, what the next session needs. With or without a daemon the answers are the same; it writes
+// nothing.
 package query
 
 import (
@@ -14,7 +15,6 @@ import (
 	"time"
 
 	"belay/checkpoint"
-	"belay/checkpoint/filestore"
 	"belay/internal/agent"
 	"belay/internal/host/git"
 	"belay/internal/host/proc"
@@ -23,7 +23,7 @@ import (
 	"belay/recovery"
 )
 
-// Errors of a look-up.
+// Errors of a question.
 var (
 	// ErrNotFound: no session fits the question.
 	ErrNotFound = state.ErrNotFound
@@ -37,8 +37,8 @@ var (
 type Folder struct {
 	Dir    state.Dir
 	Agents []agent.Agent
-	// All gives every session as it stands now, as the index does: without what was said. Where nothing but a folder or a
-	// transcript says which session is meant, it saves reading all of them. nil: they are read.
+	// All gives every session as it stands now, as the index does: without what was said. Where nothing but a folder or
+	// a transcript says which session is meant, it saves reading all of them. nil: they are read.
 	All func(context.Context) (map[checkpoint.Key]*checkpoint.State, error)
 }
 
@@ -130,7 +130,9 @@ func (f Folder) pickOfAll(ctx context.Context, q Question) (*checkpoint.State, e
 	if s == nil {
 		return f.unknown(ctx, q)
 	}
-	whole, _, err := f.Dir.Find(ctx, state.Name{Agent: s.Key.Agent, Session: s.Key.Session, Child: s.Key.Child, Workspace: s.Key.Workspace})
+	k := s.Key
+	name := state.Name{Agent: k.Agent, Session: k.Session, Child: k.Child, Workspace: k.Workspace}
+	whole, _, err := f.Dir.Find(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -239,7 +241,12 @@ func (f Folder) Answer(ctx context.Context, s *checkpoint.State, adopted bool, q
 	now := time.Now().UTC()
 	in := recovery.Input{State: s, Adopted: adopted}
 	NoticeDeath(s, now)
-	f.newest(ctx, s, &in)
+	store, err := f.Dir.OpenStore()
+	if err != nil {
+		return recovery.Result{}, err
+	}
+	defer store.Close() // nothing is written through it
+	newest(ctx, store, s, &in)
 	if a, ok := f.Agent(s.Key.Agent); ok && s.Transcript != "" {
 		q.Options.Repairs = a.Limits().Repairs
 		t := agent.OpenTranscript(a, agent.Source{Path: s.Transcript, Session: s.Key.Session, Child: s.Key.Child})
@@ -250,7 +257,7 @@ func (f Folder) Answer(ctx context.Context, s *checkpoint.State, adopted bool, q
 		}
 		in.Gone = gone
 	}
-	if err := f.since(ctx, s, q.Since, &q.Options); err != nil {
+	if err := since(ctx, store, s, q.Since, &q.Options); err != nil {
 		return recovery.Result{}, err
 	}
 	if !q.NoWorkTree && s.Workspace != "" && in.Checkpoint != nil {
@@ -264,13 +271,13 @@ func (f Folder) Answer(ctx context.Context, s *checkpoint.State, adopted bool, q
 }
 
 // newest finds the newest whole checkpoint.
-func (f Folder) newest(ctx context.Context, s *checkpoint.State, in *recovery.Input) {
-	store := filestore.At(f.Dir.FS, f.Dir.Root)
+func newest(ctx context.Context, store checkpoint.Store, s *checkpoint.State, in *recovery.Input) {
 	list, err := store.List(ctx, s.Key)
 	if err != nil || len(list) == 0 {
 		return
 	}
-	c, damaged, err := checkpoint.Newest(s.Key.Dir(), list, func(n uint64) ([]byte, error) { return store.Get(ctx, s.Key, n) })
+	get := func(n uint64) ([]byte, error) { return store.Get(ctx, s.Key, n) }
+	c, damaged, err := checkpoint.Newest(s.Key.Dir(), list, get)
 	in.Damaged = damaged
 	if err == nil {
 		in.Checkpoint = c
@@ -278,7 +285,7 @@ func (f Folder) newest(ctx context.Context, s *checkpoint.State, in *recovery.In
 }
 
 // since sets the border of the delta. It goes by checkpoints, never by stamps of the agent.
-func (f Folder) since(ctx context.Context, s *checkpoint.State, word string, opt *recovery.Options) error {
+func since(ctx context.Context, store checkpoint.Store, s *checkpoint.State, word string, opt *recovery.Options) error {
 	if word == "" {
 		return nil
 	}
@@ -286,7 +293,6 @@ func (f Folder) since(ctx context.Context, s *checkpoint.State, word string, opt
 	if err != nil {
 		return err
 	}
-	store := filestore.At(f.Dir.FS, f.Dir.Root)
 	list, err := store.List(ctx, s.Key)
 	if err != nil {
 		return err
@@ -322,8 +328,11 @@ func parseSince(word string, now time.Time) (number uint64, at time.Time, err er
 	if age, err := time.ParseDuration(word); err == nil && age >= 0 {
 		return 0, now.Add(-age), nil
 	}
-	for _, form := range []string{time.RFC3339Nano, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02"} {
-		if t, err := time.Parse(form, word); err == nil {
+	layouts := []string{
+		time.RFC3339Nano, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02",
+	}
+	for _, layout := range layouts {
+		if t, err := time.Parse(layout, word); err == nil {
 			return 0, t, nil
 		}
 	}
@@ -333,7 +342,9 @@ func parseSince(word string, now time.Time) (number uint64, at time.Time, err er
 // NoticeDeath folds the end of the agent's process into a copy of a state, where no daemon has done so.
 func NoticeDeath(s *checkpoint.State, now time.Time) {
 	if c := Candidate(s); s.Live && c.Dead {
-		s.Apply(checkpoint.Event{At: now, Key: s.Key, Kind: checkpoint.EventExit, Proc: s.Proc, Reason: "its process is gone"})
+		s.Apply(checkpoint.Event{
+			At: now, Key: s.Key, Kind: checkpoint.EventExit, Proc: s.Proc, Reason: "its process is gone",
+		})
 	}
 }
 
@@ -345,8 +356,8 @@ func alive(s *checkpoint.State) bool {
 	return live || !known
 }
 
-// processes says for each open call what is known of its process: of the agent's descendants that were noted while it ran,
-// any that lives is taken for it.
+// processes says for each open call what is known of its process: of the agent's descendants that were noted while it
+// ran, any that lives is taken for it.
 func processes(s *checkpoint.State) map[string]recovery.Process {
 	m := map[string]recovery.Process{}
 	for _, c := range s.InDoubt() {
@@ -377,8 +388,10 @@ func Marker() string {
 
 // Candidate is what the choice of a predecessor needs to know of a session.
 func Candidate(s *checkpoint.State) recovery.Candidate {
-	c := recovery.Candidate{Key: s.Key, Workspace: s.Workspace, Title: s.Title, LastEvent: s.LastEvent, Ending: s.Ending,
-		Open: len(s.InDoubt()), InTurn: s.InTurn(), Given: s.Given != nil && s.Given.Death == s.Deaths && s.Deaths > 0}
+	c := recovery.Candidate{
+		Key: s.Key, Workspace: s.Workspace, Title: s.Title, LastEvent: s.LastEvent, Ending: s.Ending,
+		Open: len(s.InDoubt()), InTurn: s.InTurn(), Given: s.Given != nil && s.Given.Death == s.Deaths && s.Deaths > 0,
+	}
 	if s.Ending != nil && !s.Live {
 		c.InTurn = s.Ending.InTurn
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"belay/checkpoint"
-	"belay/checkpoint/filestore"
 	"belay/internal/agent/all"
 	"belay/internal/state"
 	"belay/recovery"
@@ -27,7 +26,7 @@ func folder(t *testing.T) Folder {
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("CLAUDE_CONFIG_DIR", "")
 	f := Open(t.TempDir(), all.All())
-	store, err := filestore.Open(f.Dir.FS, f.Dir.Root)
+	store, err := f.Dir.OpenStore()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +179,8 @@ func TestStatusTellsWhatIsAtRisk(t *testing.T) {
 	}
 }
 
-// S07: a transcript that was never written is silent since the session began, once hooks told of more for over a minute.
+// S07: a transcript that was never written is silent since the session began, once hooks told of more for over a
+// minute.
 func TestS07StatusSaysThatATranscriptIsSilent(t *testing.T) {
 	began := time.Date(2026, 4, 1, 12, 0, 0, 0, time.UTC)
 	for _, c := range []struct {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"belay/checkpoint"
-	"belay/checkpoint/filestore"
 	"belay/internal/state"
 	"belay/internal/vfs"
 )
@@ -30,8 +29,14 @@ func (f Folder) Show(ctx context.Context, n state.Name, number uint64) (Shown, e
 	if err != nil {
 		return Shown{}, err
 	}
-	out := Shown{Session: StatusOf(s, s.LastEvent), State: s, Children: s.Children, Messages: s.Messages, Planted: f.Planted(s)}
-	store := filestore.At(f.Dir.FS, f.Dir.Root)
+	out := Shown{
+		Session: StatusOf(s, s.LastEvent), State: s, Children: s.Children, Messages: s.Messages, Planted: f.Planted(s),
+	}
+	store, err := f.Dir.OpenStore()
+	if err != nil {
+		return out, err
+	}
+	defer store.Close() // nothing is written through it
 	if out.Checkpoints, err = store.List(ctx, s.Key); err != nil {
 		return out, err
 	}

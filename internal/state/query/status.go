@@ -53,8 +53,11 @@ type Transcript struct {
 
 // StatusOf describes a state.
 func StatusOf(s *checkpoint.State, now time.Time) SessionStatus {
-	st := SessionStatus{SessionID: s.Key.Session, MessageCount: s.Rounds, CurrentTask: s.Task, PendingToolChain: s.Chain, Agent: s.Key.Agent, Child: s.Key.Child,
-		Parent: s.Parent, Workspace: s.Workspace, Title: s.Title, LastEvent: s.LastEvent, Checkpoint: s.LastNumber, Lost: s.Losses, Dropped: s.Dropped, State: stateWord(s)}
+	st := SessionStatus{
+		SessionID: s.Key.Session, MessageCount: s.Rounds, CurrentTask: s.Task, PendingToolChain: s.Chain,
+		Agent: s.Key.Agent, Child: s.Key.Child, Parent: s.Parent, Workspace: s.Workspace, Title: s.Title,
+		State: stateWord(s), LastEvent: s.LastEvent, Checkpoint: s.LastNumber, Lost: s.Losses, Dropped: s.Dropped,
+	}
 	var newest *checkpoint.Taken
 	if t := s.LastSparse; t != nil {
 		st.LastSparseCheckpoint, newest = &t.At, t
@@ -129,13 +132,17 @@ func (f Folder) Sessions(ctx context.Context, n state.Name, most int) ([]Session
 }
 
 // Listed describes, of all sessions, those that a name means, newest first, at most so many (0: all). With children the
-// sessions of its sub-agents follow each, as far as belay has any of them: an agent may name a sub-agent and tell nothing of it.
-func Listed(all map[checkpoint.Key]*checkpoint.State, n state.Name, most int, children bool, now time.Time) []SessionStatus {
+// sessions of its sub-agents follow each, as far as belay has any of them: an agent may name a sub-agent and tell
+// nothing of it.
+func Listed(
+	all map[checkpoint.Key]*checkpoint.State, n state.Name, most int, children bool, now time.Time,
+) []SessionStatus {
 	found := state.Pick(all, n)
 	if most > 0 && len(found) > most {
 		found = found[:most]
 	}
-	families := map[string]map[checkpoint.Key]*checkpoint.State{} // by session id: a look among all for each child would take long
+	// By session id: searching all sessions for each child would take long.
+	families := map[string]map[checkpoint.Key]*checkpoint.State{}
 	for k, s := range all {
 		if k.Child != "" && children {
 			if families[k.Session] == nil {

@@ -1,14 +1,15 @@
 // Package spool keeps events that found no daemon, one file each, until a daemon takes them.
 //
-// It promises: a file is whole or not there, also after a power cut; files are given out in the order of their time, and in that
-// of their coming where the clock was set back meanwhile by more than a minute; a file goes only after its taker said so; the
-// folder stays within its limits; what was given up for that is counted, and the count is told once. Several processes may write
-// and drain at the same time: an event may then be given out twice, which its id makes harmless.
+// It promises: a file is whole or not there, also after a power cut; files are given out in the order of their time,
+// and in that of their coming where the clock was set back meanwhile by more than a minute; a file goes only after its
+// taker said so; the folder stays within its limits; what was given up for that is counted, and the count is told once.
+// Several processes may write and drain at the same time: an event may then be given out twice, which its id makes
+// harmless.
 //
 // It does not redact: callers hand over what may lie on a disk. It does not notice new files by itself.
 //
-// A file is the wire request line and the raw bytes after it. Its name is <Unix ms>-<event id>~<blocks>.<failed tries>: with the
-// size in it a new event costs one reading of the folder, and not a look at each file that waits.
+// A file is the wire request line and the raw bytes after it. Its name is <Unix ms>-<event id>~<blocks>.<failed tries>:
+// with the size in it a new event costs one reading of the folder, and not a look at each file that waits.
 package spool
 
 import (
@@ -29,8 +30,8 @@ import (
 	"belay/internal/wire"
 )
 
-// ErrStop is returned (wrapped) by a taker when the fault is not the event's: nobody is there to take it. Drain ends and
-// the file keeps its good name.
+// ErrStop is returned (wrapped) by a taker when the fault is not the event's: nobody is there to take it. Drain ends
+// and the file keeps its good name.
 var ErrStop = errors.New("stop draining")
 
 // ErrNoHeader is returned by Write for an event without a header line, and by Drain for a file without one.
@@ -58,9 +59,9 @@ type Limits struct {
 // DefaultLimits are those of the design.
 func DefaultLimits() Limits { return Limits{Bytes: 64 << 20, Age: 7 * 24 * time.Hour} }
 
-// Write keeps one event durably. It gives up files that are too old, then the oldest, until the event fits; dropped is how
-// many events were lost, the new one included when it is larger than the whole spool. Losses are added to the count that
-// Dropped tells.
+// Write keeps one event durably. It gives up files that are too old, then the oldest, until the event fits; dropped is
+// how many events were lost, the new one included when it is larger than the whole spool. Losses are added to the count
+// that Dropped tells.
 func Write(fsys vfs.FS, dir string, l Limits, header, payload []byte, now time.Time) (dropped int, err error) {
 	header = bytes.TrimRight(header, "\r\n")
 	if len(header) == 0 || bytes.IndexByte(header, '\n') >= 0 {
@@ -83,16 +84,16 @@ func Write(fsys vfs.FS, dir string, l Limits, header, payload []byte, now time.T
 	}
 	data := make([]byte, 0, size)
 	data = append(append(append(data, header...), '\n'), payload...)
-	name := fmt.Sprintf("%013d-%s~%d.0", turn(files, now), safeID(header, payload), onDisk(size)/block)
+	name := fmt.Sprintf("%013d-%s~%d.0", fileTime(files, now), safeID(header, payload), onDisk(size)/block)
 	if err := vfs.Replace(fsys, filepath.Join(dir, name), data); err != nil {
 		return dropped, errors.Join(fmt.Errorf("spool event: %w", err), Count(fsys, dir, dropped))
 	}
 	return dropped, Count(fsys, dir, dropped)
 }
 
-// turn is the time for a file's name: now, but when the clock was set back after those that are there, or what comes later would
-// be given out first. An event that comes a little late, because its intake waited, takes its own place.
-func turn(files []file, now time.Time) (ms int64) {
+// fileTime is the time for a file's name: now, but when the clock was set back after those that are there, or what comes
+// later would be given out first. An event that comes a little late, because its intake waited, takes its own place.
+func fileTime(files []file, now time.Time) (ms int64) {
 	ms = max(now.UnixMilli(), 0)
 	for _, f := range files {
 		if !f.temp && f.at < maxTime && f.at-now.UnixMilli() > late.Milliseconds() {
@@ -102,8 +103,8 @@ func turn(files []file, now time.Time) (ms int64) {
 	return ms
 }
 
-// makeRoom removes files until need bytes fit. Set-aside files have an eighth of the limit for themselves and were counted
-// when they were set aside.
+// makeRoom removes files until need bytes fit. Set-aside files have an eighth of the limit for themselves and were
+// counted when they were set aside.
 func makeRoom(fsys vfs.FS, dir string, files []file, l Limits, need int64, now time.Time) (dropped int, err error) {
 	bad := filepath.Join(dir, badDir)
 	aside, err := list(fsys, bad, named)
@@ -138,13 +139,14 @@ func shrink(fsys vfs.FS, dir string, files []file, l Limits, need int64, now tim
 	return removed, nil
 }
 
-// mayComeAgain is how many drained events a power cut may bring back: fewer than the ids that a session's state remembers.
+// mayComeAgain is how many drained events a power cut may bring back: fewer than the ids that a session's state
+// remembers.
 const mayComeAgain = 32
 
 // Drain gives each file's header line (without its end) and payload to fn, oldest first, and removes the file when fn
 // returns nil. A file that fn refuses is passed over and tried again by the next Drain; after three refusals it is set
-// aside in bad/ and counted as dropped. An error that wraps ErrStop, or the end of ctx, ends the work and blames no file.
-// n is how many events were taken; err is the first refusal and the first fault of the disk.
+// aside in bad/ and counted as dropped. An error that wraps ErrStop, or the end of ctx, ends the work and blames no
+// file. n is how many events were taken; err is the first refusal and the first fault of the disk.
 func Drain(ctx context.Context, fsys vfs.FS, dir string, fn func(header, payload []byte) error) (n int, err error) {
 	files, err := list(fsys, dir, measured)
 	if err != nil {
@@ -237,8 +239,8 @@ func Pending(fsys vfs.FS, dir string) (events int, bytes int64, err error) {
 	return events, bytes, err
 }
 
-// Check gives every fault of the folder to yield, with the name of the file that it is of: one that is no event, and what
-// waits being more than the limits allow. It changes nothing, and others may write and drain meanwhile.
+// Check gives every fault of the folder to yield, with the name of the file that it is of: one that is no event, and
+// what waits being more than the limits allow. It changes nothing, and others may write and drain meanwhile.
 func Check(fsys vfs.FS, dir string, l Limits, yield func(name string, err error)) {
 	files, err := list(fsys, dir, measured)
 	if err != nil {

@@ -95,7 +95,7 @@ func movable(t *testing.T) string {
 }
 
 // The wall clock jumps both ways under the daemon: gates may open early and are never held shut, there is no storm of beats or
-// checkpoints, and events stay in their order. It is long because it is one story in order.
+// checkpoints, and events stay in their order.
 func TestClockJumps(t *testing.T) {
 	if !long() {
 		t.Skip("builds all of belay anew: BELAY_LONG=1 runs it; the gates' and the heartbeat's own tests move the clock in the short form")

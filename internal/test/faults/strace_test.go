@@ -62,7 +62,7 @@ func (d *daemonProc) traced(by int) bool {
 	return len(names) > 0
 }
 
-// EIO from outside, at the n-th call of a kind: nothing acknowledged is lost, the fault is shown, and it heals. Long: one story in order.
+// EIO from outside, at the n-th call of a kind: nothing acknowledged is lost, the fault is shown, and it heals.
 func TestInputOutputError(t *testing.T) {
 	for _, tc := range []struct {
 		name, calls string

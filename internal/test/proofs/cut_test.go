@@ -16,7 +16,6 @@ import (
 	"unicode/utf8"
 
 	"belay/checkpoint"
-	"belay/checkpoint/filestore"
 	"belay/internal/agent"
 	"belay/internal/agent/all"
 	"belay/internal/agent/kit/payload"
@@ -24,7 +23,6 @@ import (
 	"belay/internal/state"
 	"belay/internal/state/check/checktest"
 	"belay/internal/state/query"
-	"belay/internal/vfs"
 	"belay/recovery"
 )
 
@@ -196,7 +194,7 @@ func checkpointAt(t *testing.T, f query.Folder, agentName, file string, earlier 
 	if err := f.Dir.Make(); err != nil {
 		t.Fatal(err)
 	}
-	store, err := filestore.Open(vfs.OS{}, f.Dir.Root)
+	store, err := f.Dir.OpenStore()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,8 @@ var kinds = []kind{
 	{names: re(`/F07-dir-listing\.txt$`), reason: "names of files, not their content"},
 	{names: re(`/_config-after-trust\.toml$|/config-after-trust\.toml$`), reason: "Codex's settings after a person trusted the hooks"},
 	{names: re(`sessions-pid`), reason: "the file in which Claude Code says which process has a session: a pid file"},
+	{names: re(`/limits/.*/(hooks-[A-Za-z-]+|events|messages|session-records|app-server|stdout-[a-z-]+|headless|gateway|embedded|restart-recovery)\.jsonl$|/limits/codex/.*\.rollout\.jsonl$`),
+		reason: "single records and payloads of limited agents, cut out of their files: no whole file of an agent"},
 	{names: re(`sessions\.(handmade|generated)\.json$`), reason: "OpenClaw's index of sessions"},
 	{names: re(`jsonl-lock\.generated\.json$`), reason: "a lock file of OpenClaw's"},
 	{names: re(`trajectory-path\.generated\.json$`), reason: "names the file of a trajectory, which is no transcript"},

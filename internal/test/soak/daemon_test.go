@@ -96,7 +96,7 @@ func (f *fleet) ask(ctx context.Context, op string, v any) error {
 type sample struct {
 	At         time.Time `json:"at"`
 	PID        int       `json:"pid"`
-	RSS        int64     `json:"rss"`
+	Private    int64     `json:"private"` // bytes of memory that are the process's own
 	Files      int64     `json:"files"`
 	Goroutines int64     `json:"goroutines"`
 	Active     int64     `json:"active"`   // sessions in memory
@@ -121,10 +121,10 @@ func (f *fleet) look(ctx context.Context) (sample, bool) {
 	}
 	s.PID, s.Active, s.Goroutines = st.PID, int64(len(st.Sessions)), st.Counts["goroutines"]
 	s.Counted, s.Events, s.Taken = st.Counts["kept_bytes"], st.Counts["events"], st.Counts["checkpoints"]
-	s.RSS = procField(st.PID, "VmRSS:") << 10
+	s.Private = private(st.PID)
 	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", st.PID))
 	s.Files = int64(len(fds))
-	return s, err == nil && s.RSS > 0
+	return s, err == nil && s.Private > 0
 }
 
 // disk measures a state folder. What goes while it is measured is not there.
@@ -156,8 +156,14 @@ func disk(s *sample, state string) {
 	})
 }
 
-func procField(pid int, name string) int64 {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+// private is how many bytes of memory no other process shares. Pages of the program's file count while this process alone runs it.
+func private(pid int) int64 {
+	return (procField(pid, "smaps_rollup", "Private_Clean:") + procField(pid, "smaps_rollup", "Private_Dirty:")) << 10
+}
+
+// procField reads a number from one of a process's files in /proc; 0 when it cannot.
+func procField(pid int, file, name string) int64 {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
 	if err != nil {
 		return 0
 	}

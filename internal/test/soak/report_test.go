@@ -21,7 +21,7 @@ type curve struct {
 }
 
 var curves = []curve{
-	{"memory, MB", func(s sample) int64 { return s.RSS }, 1 << 20},
+	{"memory, MB", func(s sample) int64 { return s.Private }, 1 << 20},
 	{"open files", func(s sample) int64 { return s.Files }, 1},
 	{"goroutines", func(s sample) int64 { return s.Goroutines }, 1},
 	{"sessions in memory", func(s sample) int64 { return s.Active }, 1},
@@ -97,7 +97,7 @@ func drawing(list []sample) string {
 }
 
 func TestReportDrawsEverySample(t *testing.T) {
-	list := []sample{{RSS: 1 << 20}, {RSS: 8 << 20}}
+	list := []sample{{Private: 1 << 20}, {Private: 8 << 20}}
 	if got, want := sparkline(list, curves[0]), "▂█"; got != want {
 		t.Errorf("sparkline %s, want %s", got, want)
 	}
@@ -113,13 +113,13 @@ func TestReportDrawsEverySample(t *testing.T) {
 // A sample at its limits breaks none of them; one more of anything is told.
 func TestEveryLimitIsHeld(t *testing.T) {
 	f := &fleet{total: 1 << 20}
-	at := sample{Active: 10, Kept: f.total, RSS: rssBase + 10*rssPerSession, Files: filesBase + 10*filesPerSession,
+	at := sample{Active: 10, Kept: f.total, Private: memoryBase + 10*memoryPerSession, Files: filesBase + 10*filesPerSession,
 		Goroutines: goroutinesBase + 10*goroutinesPerSession, Journal: journalBytes, Spool: spoolBytes, Rest: restBytes}
 	if got := f.over(at); len(got) != 0 {
 		t.Errorf("at the limits: %q, want nothing", got)
 	}
 	for name, more := range map[string]func(*sample){
-		"sessions/": func(s *sample) { s.Kept++ }, "memory": func(s *sample) { s.RSS++ }, "files": func(s *sample) { s.Files++ },
+		"sessions/": func(s *sample) { s.Kept++ }, "memory": func(s *sample) { s.Private++ }, "files": func(s *sample) { s.Files++ },
 		"goroutines": func(s *sample) { s.Goroutines++ }, "journal": func(s *sample) { s.Journal++ }, "spool": func(s *sample) { s.Spool++ },
 		"all else": func(s *sample) { s.Rest++ },
 	} {

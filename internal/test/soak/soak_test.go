@@ -34,8 +34,8 @@ import (
 const (
 	totalPerMember = 400 << 10 // retention.total_bytes, at every moment, for each agent that works at a time
 
-	rssBase       = 64 << 20  // of a daemon that works
-	rssPerSession = 512 << 10 // for each session in memory
+	memoryBase       = 64 << 20  // of a daemon that works, private to it
+	memoryPerSession = 512 << 10 // for each session in memory
 
 	filesBase       = 40
 	filesPerSession = 6 // its connection, process, transcript, mirror and folders
@@ -56,7 +56,7 @@ func (f *fleet) over(s sample) (broken []string) {
 		}
 	}
 	check("bytes below sessions/", s.Kept, f.total)
-	check("bytes of memory", s.RSS, rssBase+rssPerSession*s.Active)
+	check("bytes of memory", s.Private, memoryBase+memoryPerSession*s.Active)
 	check("open files", s.Files, filesBase+filesPerSession*s.Active)
 	check("goroutines", s.Goroutines, goroutinesBase+goroutinesPerSession*s.Active)
 	check("bytes of the journal", s.Journal, journalBytes)

@@ -1,30 +1,36 @@
-// Package lines reads files that another program appends JSON lines to. It is the leaf that the transcript readers share.
+// Package lines reads transcripts that another program writes as a file of JSON lines.
 //
-// What it promises:
+// It has two levels. A File finds lines: it knows positions, torn ends, holes and rewrites, and nothing of what a line means
+// (lines.go, position.go, file.go, split.go, backward.go; decode.go and rescue.go help with the JSON of one line). A Reader
+// turns lines into the entries of a checkpoint.Transcript: an agent says in a Format what its records mean, and everything
+// else is done once, here (reader.go, page.go, firstsight.go, seen.go).
+//
+// A File promises:
 //   - The file is opened read-only, never locked, and must be a regular file (a link to one is fine; a FIFO cannot hang us).
 //   - Lines end at 0x0A alone. A position never lies inside a line; what follows the last newline waits.
-//   - A file is what its content says: a position holds in a file when the bytes at its start and just before the position
-//     are the same. Inode, size and times prove nothing; the inode only tells that a path leads to another file now.
-//   - Work is linear and memory bounded whatever the file holds: lines over MaxLine are counted and skipped, runs of NUL of
-//     any length are never buffered.
+//   - Content alone identifies a file: a position holds when the bytes at the file's start and just before the position are
+//     the same as before. Inode, size and times prove nothing; the inode only tells that a path leads to another file now.
+//   - Work is linear and memory bounded whatever the file holds: lines over MaxLine are counted and skipped, and runs of NUL
+//     of any length are never buffered.
 //
-// It does not parse JSON (see Decode for the one place that must), and it does not wait or watch: the caller says when to
-// look.
+// A Reader promises on top of that:
+//   - A record is given once, and a cursor goes on exactly where it was made, in whichever process.
+//   - One bad line costs that line only and is counted. Records that a crash left glued on one line are found again.
+//   - A file whose past changed is reported by a Reset. Records given before the change are not given again.
+//   - First sight of a large file costs the same whatever its size.
 //
-// Use: File.Read goes forward from a Pos, File.Backward finds where to begin in a large file, File.At makes a Pos there.
+// Neither waits nor watches: the caller says when to look.
 package lines
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
-	"hash/fnv"
-	"io"
 
 	"belay/checkpoint"
 )
 
-// ErrNotRegular is returned for a path that is no regular file.
+// ErrNotRegular is returned for a path that is not a regular file.
 var ErrNotRegular = errors.New("not a regular file")
 
 const (
@@ -33,21 +39,11 @@ const (
 	// ReadMax is how many bytes one Read takes at most when Options.Max is not set.
 	ReadMax = 4 << 20
 
-	printLen = 256       // bytes of each of the two fingerprints of a Pos
 	chunkMax = 256 << 10 // one read() going forward
 	chunkMin = 4 << 10
 	pieceMin = 64 << 10 // one read() going backward, growing
 	pieceMax = 1 << 20
 )
-
-// Pos is a place in a file: 0, or just after a newline. It is small and made to be kept as JSON. The zero Pos is the
-// beginning.
-type Pos struct {
-	Off  int64  `json:"o"`           // bytes before it
-	Line int64  `json:"l,omitempty"` // lines before it; 0 with Off > 0: not known
-	Head uint64 `json:"h,omitempty"` // fingerprint of the file's first bytes
-	Tail uint64 `json:"t,omitempty"` // fingerprint of the bytes just before Off
-}
 
 // Line is one line that may be a record.
 type Line struct {
@@ -57,12 +53,12 @@ type Line struct {
 	Off  int64 // of the line's first byte in the file
 	End  int64 // just after its newline, where the next line begins
 	Num  int64 // physical line, from 1; 0 when not known
-	// Rest is set for a whole object at the end of the file that has no newline yet (Options.Final), or that never got one
-	// before its file was replaced: the position stays before it.
+	// Rest is set for a whole object at the end of the file that has no newline yet (Options.Final), or whose file was
+	// replaced before it got one. The position stays before it.
 	Rest bool
 }
 
-// Options steer one Read.
+// Options control one Read.
 type Options struct {
 	// Final says that no writer lives: a whole JSON object after the last newline is a line too.
 	Final bool
@@ -90,53 +86,6 @@ func CountBad(l *checkpoint.Losses, line Line, why string) {
 		BadLines: 1, Torn: l.Torn,
 		Bad: []checkpoint.BadLine{{Line: line.Num, Offset: line.Off, Bytes: int64(len(line.Data)), Why: why}},
 	})
-}
-
-// fingerprint hashes the n bytes at off.
-func fingerprint(r io.ReaderAt, off, n int64) (sum uint64, last byte, err error) {
-	var buf [printLen]byte
-	b := buf[:n]
-	if _, err := r.ReadAt(b, off); err != nil {
-		return 0, 0, err
-	}
-	h := fnv.New64a()
-	h.Write(b) // cannot fail
-	return h.Sum64(), b[n-1], nil
-}
-
-// mark fills in the fingerprints of a position in a file. A head that was taken over its full length before stays: it is
-// what the file began with when the first lines were read.
-func mark(r io.ReaderAt, p Pos) (Pos, error) {
-	n := min(p.Off, printLen)
-	if n == 0 {
-		return Pos{}, nil
-	}
-	var err error
-	if p.Head, _, err = fingerprint(r, 0, n); err != nil {
-		return p, err
-	}
-	p.Tail, _, err = fingerprint(r, p.Off-n, n)
-	return p, err
-}
-
-// holds says whether a position is one of this file's content.
-func holds(r io.ReaderAt, p Pos) (bool, error) {
-	n := min(p.Off, printLen)
-	if n <= 0 {
-		return p.Off == 0, nil
-	}
-	head, _, err := fingerprint(r, 0, n)
-	if errors.Is(err, io.EOF) || err == nil && head != p.Head {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	tail, last, err := fingerprint(r, p.Off-n, n)
-	if errors.Is(err, io.EOF) || err == nil && (tail != p.Tail || last != '\n') {
-		return false, nil
-	}
-	return err == nil, err
 }
 
 var bom = []byte("\xef\xbb\xbf")

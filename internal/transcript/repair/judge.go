@@ -239,8 +239,7 @@ func (s *scan) reparent(at place, parent string, a Action, what string) error {
 	if err != nil {
 		return err
 	}
-	members, _ := jsontext.Members(data, 0)
-	m, ok := jsontext.Find(members, s.form.ParentKey())
+	m, ok := jsontext.Read(data, 0).Find(s.form.ParentKey())
 	if !ok || m.End < 0 {
 		return nil
 	}

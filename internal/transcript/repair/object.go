@@ -10,7 +10,7 @@ import (
 // Object builds a record member by member, in the order in which an agent writes them.
 type Object struct {
 	from []byte
-	old  []jsontext.Member
+	old  jsontext.Container
 	text []byte
 }
 
@@ -18,7 +18,7 @@ type Object struct {
 func NewObject(from []byte) *Object {
 	o := &Object{from: from, text: []byte{'{'}}
 	if len(from) > 0 {
-		o.old, _ = jsontext.Members(from, 0)
+		o.old = jsontext.Read(from, 0)
 	}
 	return o
 }
@@ -35,7 +35,7 @@ func (o *Object) Set(key string, value any) *Object {
 // Keep adds members of the other record as they stand there; one that it does not have is left out.
 func (o *Object) Keep(keys ...string) *Object {
 	for _, key := range keys {
-		if m, ok := jsontext.Find(o.old, key); ok && m.End > 0 {
+		if m, ok := o.old.Find(key); ok && m.End > 0 {
 			o.add(key, o.from[m.Value:m.End])
 		}
 	}

@@ -11,9 +11,9 @@ import (
 	"belay/internal/vfs"
 )
 
-// Fault is a vfs.FS that hands everything on to another one, counts the operations, lists them, and makes chosen ones fail.
-// All calls count but Seek, which cannot fail on a disk, and Close of a file that was only read, which can lose nothing. It is
-// safe for concurrent use.
+// Fault is a vfs.FS that hands everything on to another one, counts the operations, lists them, and makes chosen ones
+// fail. All calls count but Seek, which cannot fail on a disk, and Close of a file that was only read, which can lose
+// nothing. It is safe for concurrent use.
 //
 // A write that fails lets half of its bytes through, as a full disk does. A sync that fails on a Mem loses the unsynced
 // bytes for good, as Linux does, so that a program which syncs once more and believes it is found out.
@@ -30,8 +30,8 @@ type Fault struct {
 	}
 }
 
-// NewFault makes operation k (the first is 0) fail with err, for example syscall.ENOSPC or io.ErrShortWrite. A negative k
-// makes none fail.
+// NewFault makes operation k (the first is 0) fail with err, for example syscall.ENOSPC or io.ErrShortWrite. A negative
+// k makes none fail.
 func NewFault(inner vfs.FS, k int, err error) *Fault {
 	f := &Fault{inner: inner}
 	f.mu.from, f.mu.until, f.mu.err = k, k+1, err
@@ -101,6 +101,7 @@ func (f *Fault) step(verb, name string) error {
 	if f.mu.op == "" {
 		f.mu.op = op
 	}
+
 	return fail(verb, name, f.mu.err)
 }
 
@@ -113,13 +114,16 @@ func (f *Fault) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, err
 	case flag&os.O_TRUNC != 0:
 		verb = "truncate"
 	}
+
 	if err := f.step(verb, name); err != nil {
 		return nil, err
 	}
+
 	file, err := f.inner.OpenFile(name, flag, perm)
 	if err != nil {
 		return nil, err
 	}
+
 	return &faultFile{File: file, fault: f, name: name, reads: flag&(os.O_WRONLY|os.O_RDWR) == 0}, nil
 }
 
@@ -239,9 +243,11 @@ func (f *faultFile) Close() error {
 	if f.reads {
 		return f.File.Close()
 	}
+
 	err := f.fault.step("close", f.name)
 	if cerr := f.File.Close(); err == nil {
 		err = cerr
 	}
+
 	return err
 }

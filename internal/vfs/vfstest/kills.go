@@ -13,8 +13,8 @@ import (
 // VictimIn names, in the environment of a child of a test, the folder in which it works until it is killed.
 const VictimIn = "BELAY_TEST_VICTIM"
 
-// Kills is the one form of a kill test: a process that does nothing but to write is killed at random moments, and each time
-// what it left is looked at. The process is the test's own program, started anew with the same test.
+// Kills is the one form of a kill test: a process that does nothing but to write is killed at random moments, and each
+// time what it left is looked at. The process is the test's own program, started anew with the same test.
 type Kills struct {
 	// N is how many kills there are: BELAY_KILLS, or the test's own number.
 	N int
@@ -36,6 +36,7 @@ func NewKills(t testing.TB, usual int) *Kills {
 	if n, err := strconv.ParseUint(os.Getenv("BELAY_SEED"), 10, 64); err == nil {
 		k.seed = n
 	}
+
 	t.Logf("seed %d (BELAY_SEED repeats it), %d kills", k.seed, k.N)
 	k.Rand = rand.New(rand.NewPCG(k.seed, 12))
 	return k
@@ -54,8 +55,8 @@ func (k *Kills) Each(fn func(i int)) {
 // Moment is a random time below most.
 func (k *Kills) Moment(most time.Duration) time.Duration { return time.Duration(k.Int64N(int64(most))) }
 
-// Kill starts the victim in a folder and kills it a random while, below most, after it said its first line. It gives the whole
-// lines that the victim said: each is something that it had done.
+// Kill starts the victim in a folder and kills it a random while, below most, after it said its first line. It gives
+// the whole lines that the victim said: each is something that it had done.
 func (k *Kills) Kill(root string, most time.Duration) (said []string) {
 	k.t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^"+k.t.Name()+"$")
@@ -67,6 +68,7 @@ func (k *Kills) Kill(root string, most time.Duration) (said []string) {
 	if err != nil {
 		k.t.Fatal(err)
 	}
+
 	life := k.Moment(most)
 	lines := bufio.NewReader(out)
 	for {
@@ -77,10 +79,13 @@ func (k *Kills) Kill(root string, most time.Duration) (said []string) {
 		if said == nil {
 			time.AfterFunc(life, func() { _ = cmd.Process.Kill() }) // it ends in no other way
 		}
+
 		said = append(said, line[:len(line)-1])
 	}
+
 	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() >= 0 {
 		k.t.Errorf("the victim ended by itself: %v, it said %q", err, said[max(len(said)-20, 0):])
 	}
+
 	return said
 }

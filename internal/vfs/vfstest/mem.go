@@ -1,10 +1,10 @@
 // Package vfstest holds the disks that tests use in place of the real one: Mem keeps everything in memory and can lose
-// power, Fault makes chosen operations of any vfs.FS fail and lists all of them. Sweep puts both together: a script meets
-// every fault at every operation.
+// power, Fault makes chosen operations of any vfs.FS fail and lists all of them. Sweep puts both together: a script
+// meets every fault at every operation.
 //
-// Mem promises to be as unkind as a disk may be: what was not synced is there, or not, or in part, and a file whose name
-// was not synced (SyncDir) may be gone although its bytes were. It knows no links, owners or quotas, and modes are kept
-// but not enforced. It is not linked into the product.
+// Mem promises to be as unkind as a disk may be: what was not synced is there, or not, or in part, and a file whose
+// name was not synced (SyncDir) may be gone although its bytes were. It knows no links, owners or quotas, and modes are
+// kept but not enforced. It is not linked into the product.
 package vfstest
 
 import (
@@ -78,6 +78,7 @@ func (m *Mem) CrashClone(seed uint64) *Mem {
 			left[name] = n
 		}
 	}
+
 	m.keepMoved(left, rnd)
 	clone := NewMem()
 	survivors := map[*node]*node{} // two names of one file stay one file
@@ -85,6 +86,7 @@ func (m *Mem) CrashClone(seed uint64) *Mem {
 		if _, ok := clone.mu.names[name]; ok || clone.mu.names[filepath.Dir(name)] == nil {
 			continue // "/" and ".", and what lies in a folder that is gone
 		}
+
 		n := left[name]
 		s := survivors[n]
 		if s == nil {
@@ -92,21 +94,25 @@ func (m *Mem) CrashClone(seed uint64) *Mem {
 			s = &node{dir: n.dir, mode: n.mode, mod: n.mod, data: data, stable: append([]byte(nil), data...)}
 			survivors[n] = s
 		}
+
 		clone.mu.names[name], clone.mu.stable[name] = s, s
 	}
+
 	return clone
 }
 
-// keepMoved gives each file that was renamed one of its two names, where chance left it neither: every file system that is
-// in use renames a file as one step. It is called under the lock.
+// keepMoved gives each file that was renamed one of its two names, where chance left it neither: every file system that
+// is in use renames a file as one step. It is called under the lock.
 func (m *Mem) keepMoved(left map[string]*node, rnd *rand.Rand) {
 	there, moved := map[*node]bool{}, map[*node]string{}
 	for _, n := range left {
 		there[n] = true
 	}
+
 	for name, n := range m.mu.names {
 		moved[n] = name
 	}
+
 	for _, old := range unionOfNames(m.mu.stable, nil) {
 		n := m.mu.stable[old]
 		name, ok := moved[n]
@@ -116,6 +122,7 @@ func (m *Mem) keepMoved(left map[string]*node, rnd *rand.Rand) {
 		if left[old] == nil && rnd.IntN(2) == 0 {
 			name = old
 		}
+
 		left[name] = n
 	}
 }
@@ -126,11 +133,13 @@ func unionOfNames(a, b map[string]*node) []string {
 	for name := range a {
 		out = append(out, name)
 	}
+
 	for name := range b {
 		if _, ok := a[name]; !ok {
 			out = append(out, name)
 		}
 	}
+
 	sort.Strings(out)
 	return out
 }
@@ -142,28 +151,35 @@ func (n *node) afterCrash(rnd *rand.Rand) []byte {
 	if len(n.todo) == 0 {
 		return data
 	}
+
 	if rnd.IntN(2) == 0 {
 		for _, c := range n.todo[:rnd.IntN(len(n.todo)+1)] {
 			data = c.apply(data)
 		}
+
 		last := n.todo[rnd.IntN(len(n.todo))]
 		if cut := rnd.IntN(len(last.data) + 1); cut > 0 {
 			data = change{last.off, last.data[:cut]}.apply(data)
 		}
+
 		return data
 	}
+
 	whole := append([]byte(nil), data...)
 	for _, c := range n.todo {
 		whole = c.apply(whole)
 	}
+
 	if rnd.IntN(2) == 0 {
 		data = resize(data, int64(len(whole)))
 	}
+
 	for at := 0; at < len(data) && at < len(whole); at += sector {
 		if rnd.IntN(2) == 0 {
 			copy(data[at:min(at+sector, len(data))], whole[at:])
 		}
 	}
+
 	return data
 }
 
@@ -174,6 +190,7 @@ func (c change) apply(data []byte) []byte {
 	if end := c.off + int64(len(c.data)); end > int64(len(data)) {
 		data = resize(data, end)
 	}
+
 	copy(data[c.off:], c.data)
 	return data
 }
@@ -203,14 +220,17 @@ func (m *Mem) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error
 		}
 		n = &node{mode: perm.Perm(), mod: time.Now()}
 		m.mu.names[name] = n
+
 	case flag&(os.O_CREATE|os.O_EXCL) == os.O_CREATE|os.O_EXCL:
 		return nil, fail("open", name, fs.ErrExist)
 	case n.dir && writes:
 		return nil, fail("open", name, syscall.EISDIR)
 	}
+
 	if flag&os.O_TRUNC != 0 && writes {
 		n.change(change{})
 	}
+
 	return &memFile{m: m, n: n, name: name, flag: flag}, nil
 }
 
@@ -246,18 +266,21 @@ func (m *Mem) Rename(oldName, newName string) error {
 	case there != nil && n.dir && !there.dir:
 		err = syscall.ENOTDIR
 	}
+
 	if err != nil {
 		return &os.LinkError{Op: "rename", Old: oldName, New: newName, Err: err}
 	}
 	if oldName == newName {
 		return nil
 	}
+
 	for _, name := range unionOfNames(m.mu.names, nil) {
 		if name == oldName || strings.HasPrefix(name, oldName+"/") {
 			m.mu.names[newName+name[len(oldName):]] = m.mu.names[name]
 			delete(m.mu.names, name)
 		}
 	}
+
 	return nil
 }
 
@@ -273,6 +296,7 @@ func (m *Mem) Remove(name string) error {
 	if n.dir && len(m.children(name)) > 0 {
 		return fail("remove", name, syscall.ENOTEMPTY)
 	}
+
 	delete(m.mu.names, name)
 	return nil
 }
@@ -290,11 +314,14 @@ func (m *Mem) MkdirAll(path string, perm fs.FileMode) error {
 		if !errors.Is(err, fs.ErrNotExist) {
 			return fail("mkdir", name, err)
 		}
+
 		missing = append(missing, name)
 	}
+
 	for _, name := range missing {
 		m.mu.names[name] = &node{dir: true, mode: fs.ModeDir | perm.Perm(), mod: time.Now()}
 	}
+
 	return nil
 }
 
@@ -306,6 +333,7 @@ func (m *Mem) children(dir string) []string {
 			out = append(out, name)
 		}
 	}
+
 	sort.Strings(out)
 	return out
 }
@@ -318,10 +346,12 @@ func (m *Mem) ReadDir(name string) ([]fs.DirEntry, error) {
 	if err := m.folder(name); err != nil {
 		return nil, fail("open", name, err)
 	}
+
 	var out []fs.DirEntry
 	for _, child := range m.children(name) {
 		out = append(out, fs.FileInfoToDirEntry(m.mu.names[child].info(child)))
 	}
+
 	return out, nil
 }
 
@@ -334,6 +364,7 @@ func (m *Mem) Lstat(name string) (fs.FileInfo, error) {
 	if n == nil {
 		return nil, fail("lstat", name, fs.ErrNotExist)
 	}
+
 	return n.info(name), nil
 }
 
@@ -345,14 +376,17 @@ func (m *Mem) SyncDir(name string) error {
 	if err := m.folder(name); err != nil {
 		return fail("sync", name, err)
 	}
+
 	for child := range m.mu.stable {
 		if child != name && filepath.Dir(child) == name && m.mu.names[child] == nil {
 			delete(m.mu.stable, child)
 		}
 	}
+
 	for _, child := range m.children(name) {
 		m.mu.stable[child] = m.mu.names[child]
 	}
+
 	return nil
 }
 
@@ -366,5 +400,6 @@ func (m *Mem) String() string {
 			fmt.Fprintf(&b, "%s %d\n", name, len(n.data))
 		}
 	}
+
 	return b.String()
 }

@@ -30,6 +30,7 @@ func (f *memFile) usable(op string, writes bool) error {
 	case writes && access == os.O_RDONLY, !writes && access == os.O_WRONLY:
 		return fail(op, f.name, syscall.EBADF)
 	}
+
 	return nil
 }
 
@@ -61,6 +62,7 @@ func (f *memFile) read(p []byte, off int64) (int, error) {
 	if len(p) > 0 && off >= int64(len(f.n.data)) {
 		return 0, io.EOF
 	}
+
 	return copy(p, f.n.data[min(off, int64(len(f.n.data))):]), nil
 }
 
@@ -77,6 +79,7 @@ func (f *memFile) Write(p []byte) (int, error) {
 		f.n.change(change{f.pos, append([]byte(nil), p...)})
 		f.pos += int64(len(p))
 	}
+
 	return len(p), nil
 }
 
@@ -86,15 +89,18 @@ func (f *memFile) Seek(offset int64, whence int) (int64, error) {
 	if f.closed {
 		return 0, fail("seek", f.name, fs.ErrClosed)
 	}
+
 	switch whence {
 	case io.SeekCurrent:
 		offset += f.pos
 	case io.SeekEnd:
 		offset += int64(len(f.n.data))
 	}
+
 	if offset < 0 {
 		return 0, fail("seek", f.name, syscall.EINVAL)
 	}
+
 	f.pos = offset
 	return offset, nil
 }
@@ -115,9 +121,11 @@ func (f *memFile) Sync() error {
 	if f.closed {
 		return fail("sync", f.name, fs.ErrClosed)
 	}
+
 	for _, c := range f.n.todo {
 		f.n.stable = c.apply(f.n.stable)
 	}
+
 	f.n.todo = nil
 	return nil
 }
@@ -138,6 +146,7 @@ func (f *memFile) Truncate(size int64) error {
 	if size < 0 {
 		return fail("truncate", f.name, syscall.EINVAL)
 	}
+
 	f.n.change(change{off: size})
 	return nil
 }

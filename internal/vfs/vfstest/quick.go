@@ -7,8 +7,8 @@ import (
 	"belay/internal/vfs"
 )
 
-// Quick is the real disk without the wait for it: nothing is synced. It is for tests of what lies there and not of what a
-// power cut leaves.
+// Quick is the real disk without the wait for it: nothing is synced. It is for tests of what lies there and not of what
+// a power cut leaves.
 type Quick struct{ vfs.OS }
 
 // OpenFile opens a file whose Sync does nothing.

@@ -21,12 +21,13 @@ func Errors() []error {
 	return []error{syscall.ENOSPC, syscall.EIO, syscall.EDQUOT, syscall.EROFS, io.ErrShortWrite}
 }
 
-// Sweep is the one form of a fault test. A script does its work on the disk of a Point; the sweep runs it once without a
-// fault to learn its operations, and then once for every fault at every operation: the operation alone fails with each of
-// Errors and the disk is well again (a short write hits writes only), and the disk dies there for good, after which the
-// power is cut. A fault that no call of the script told of (Point.Hear) fails the test.
+// Sweep is the one form of a fault test. A script does its work on the disk of a Point; the sweep runs it once without
+// a fault to learn its operations, and then once for every fault at every operation: the operation alone fails with
+// each of Errors and the disk is well again (a short write hits writes only), and the disk dies there for good, after
+// which the power is cut. A fault that no call of the script told of (Point.Hear) fails the test.
 type Sweep struct {
-	// Least is how many operations the script makes without a fault, at the least: a script that does nothing proves nothing.
+	// Least is how many operations the script makes without a fault, at the least: a script that does nothing proves
+	// nothing.
 	Least int
 	// Disk gives the disk of one run; nil means a new Mem each time. On another disk the power cannot be cut.
 	Disk func() vfs.FS
@@ -52,13 +53,19 @@ func (s Sweep) Run(t *testing.T, script func(p *Point)) {
 	script(clean)
 	ops := clean.Ops()
 	if len(ops) < s.Least {
-		t.Errorf("%d operations on the disk, want %d at least: does the script use the disk it was given?", len(ops), s.Least)
+		t.Errorf(
+			"%d operations on the disk, want %d at least: does the script use the disk it was given?",
+			len(ops),
+			s.Least,
+		)
 	}
+
 	points := 0
 	hit := func(k int, err error, dies bool) {
 		if t.Failed() {
 			return
 		}
+
 		p := s.point(t, k, err, dies)
 		points++
 		script(p)
@@ -69,6 +76,7 @@ func (s Sweep) Run(t *testing.T, script func(p *Point)) {
 			p.Errorf("fault swallowed")
 		}
 	}
+
 	for k := 0; k < len(ops); k += max(s.Step, 1) {
 		for _, err := range Errors() {
 			if err != io.ErrShortWrite || strings.HasPrefix(ops[k], "write ") {
@@ -79,6 +87,7 @@ func (s Sweep) Run(t *testing.T, script func(p *Point)) {
 			hit(k, syscall.EIO, true)
 		}
 	}
+
 	t.Logf("%d points: %d operations with each fault", points, len(ops))
 }
 
@@ -91,15 +100,17 @@ func (s Sweep) point(t *testing.T, k int, err error, dies bool) *Point {
 		p.Mem = NewMem()
 		disk = p.Mem
 	}
+
 	p.Fault = NewFault(disk, k, err)
 	if dies {
 		p.FailFrom(k, err)
 	}
+
 	return p
 }
 
-// Hear notes that an error tells of the fault, and gives it back. An error while nothing has failed is a fault of the test's
-// own.
+// Hear notes that an error tells of the fault, and gives it back. An error while nothing has failed is a fault of the
+// test's own.
 func (p *Point) Hear(err error) error {
 	switch {
 	case err == nil:
@@ -124,12 +135,13 @@ func (p *Point) Errorf(format string, args ...any) {
 	if p.Dies {
 		where += ", then the power is cut"
 	}
+
 	p.t.Errorf("%s: %s", where, fmt.Sprintf(format, args...))
 }
 
-// Crashes cuts the power now and gives several outcomes, each a disk that is well again. Where the disk goes on it is one,
-// another for each operation, and none for all but the first of Errors: faults of other names leave the same. The run itself
-// goes on unchanged.
+// Crashes cuts the power now and gives several outcomes, each a disk that is well again. Where the disk goes on it is
+// one, another for each operation, and none for all but the first of Errors: faults of other names leave the same. The
+// run itself goes on unchanged.
 func (p *Point) Crashes() iter.Seq2[uint64, *Mem] {
 	first, n := uint64(p.k+1), uint64(1)
 	switch {
@@ -138,6 +150,7 @@ func (p *Point) Crashes() iter.Seq2[uint64, *Mem] {
 	case p.Err != nil && p.Err != Errors()[0] && p.Err != io.ErrShortWrite:
 		n = 0
 	}
+
 	return func(yield func(uint64, *Mem) bool) {
 		for seed := first; seed < first+n; seed++ {
 			if !yield(seed, p.Mem.CrashClone(seed)) {

@@ -28,11 +28,13 @@ func write(t *testing.T, fsys vfs.FS, name, data string, sync bool) {
 	if _, err = f.Write([]byte(data)); err != nil {
 		t.Fatal(err)
 	}
+
 	if sync {
 		if err = f.Sync(); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if err = f.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -76,11 +78,13 @@ func script(fsys vfs.FS, dir string) (out []string) {
 		}
 		out = append(out, what+": "+fmt.Sprint(args...))
 	}
+
 	open := func(name string, flag int) vfs.File {
 		f, err := fsys.OpenFile(p(name), flag, vfs.FileMode)
 		say("open "+name, err)
 		return f
 	}
+
 	open("a", plain) // no folder yet
 	_, err := fsys.ReadDir(dir)
 	say("readdir before", err)
@@ -136,6 +140,7 @@ func script(fsys vfs.FS, dir string) (out []string) {
 	for _, e := range entries {
 		say("entry", e.Name(), e.IsDir())
 	}
+
 	say("readdir", err, len(entries))
 	say("remove a file", fsys.Remove(p("dir/b")))
 	say("again", fsys.Remove(p("dir/b")))
@@ -155,7 +160,11 @@ func TestCrashClone(t *testing.T) {
 			write(t, m, "/d/f", "new", true)
 			m.SyncDir("/d")
 		}, []string{"new"}},
-		{"synced, name not", func(t *testing.T, m *Mem) { write(t, m, "/d/f", "new", true) }, []string{"new", "error: file does not exist"}},
+		{
+			"synced, name not",
+			func(t *testing.T, m *Mem) { write(t, m, "/d/f", "new", true) },
+			[]string{"new", "error: file does not exist"},
+		},
 		{"not synced", func(t *testing.T, m *Mem) {
 			write(t, m, "/d/f", "new", false)
 			m.SyncDir("/d")
@@ -204,12 +213,14 @@ func TestCrashClone(t *testing.T) {
 				}
 				seen[got] = true
 			}
+
 			for _, want := range tt.want {
 				if !seen[want] {
 					t.Errorf("%q never came", want)
 				}
 				delete(seen, want)
 			}
+
 			if len(seen) > 0 {
 				t.Errorf("came and must not: %q", slices.Sorted(maps.Keys(seen)))
 			}
@@ -233,12 +244,14 @@ func TestCrashCloneMovesWhole(t *testing.T) {
 		c := m.CrashClone(seed)
 		seen[read(c, "/d/f")+", "+read(c, "/d/g")]++
 	}
+
 	const none = "error: file does not exist"
 	for _, want := range []string{"moved, " + none, none + ", moved"} {
 		if seen[want] == 0 {
 			t.Errorf("%q never came", want)
 		}
 	}
+
 	if seen[none+", "+none] > 0 {
 		t.Errorf("the file was gone %d times of 100: %v", seen[none+", "+none], seen)
 	}
@@ -259,6 +272,7 @@ func TestFaultFailsTheKthOperation(t *testing.T) {
 			t.Errorf("operation %d (%s): the file holds %q, want the old one", k, op, got)
 		}
 	}
+
 	f := NewFault(NewMem(), -1, syscall.EIO)
 	f.MkdirAll("/d", vfs.DirMode)
 	if err := vfs.Replace(f, "/d/f", nil); err != nil || f.Fired() {
@@ -277,6 +291,7 @@ func TestFaultUntilHealed(t *testing.T) {
 			t.Errorf("got %v, want EROFS", err)
 		}
 	}
+
 	f.Heal()
 	if err := f.MkdirAll("/d", vfs.DirMode); err != nil || !f.Fired() {
 		t.Errorf("after healing: %v, fired %v", err, f.Fired())
@@ -315,6 +330,7 @@ func TestFaultSyncLosesBytes(t *testing.T) {
 	if err := file.Sync(); err != nil {
 		t.Errorf("second sync: %v", err)
 	}
+
 	m.SyncDir("/")
 	if got := read(m, "/f"); got != "abcd" {
 		t.Errorf("programs read %q, want all", got)

@@ -14,8 +14,8 @@ import (
 
 // StartDetached starts a program, in practice `belay daemon --from-hook`, that outlives us and holds nothing of ours: a
 // session of its own, stdio to /dev/null, working directory /, no descriptors, and of the environment only what Environ
-// keeps. It returns when the program was started, not when it is ready. The program stays our child until we end: a caller
-// that lives on sees it as a zombie after its death.
+// keeps. It returns when the program was started, not when it is ready. The program stays our child until we end: a
+// caller that lives on sees it as a zombie after its death.
 func StartDetached(exe string, args []string, stateDir string) error {
 	cmd := exec.Command(exe, args...) // stdio is /dev/null when not set
 	cmd.Dir = "/"
@@ -62,8 +62,8 @@ func hideDescriptors() (restore func()) {
 }
 
 // Environ is what a daemon needs of an agent's environment: where things are, and belay's own settings. Everything else
-// stays out, because a daemon lives long and an agent's environment holds keys. cmd/belay-hook has the same rule; a test
-// there holds both equal.
+// stays out, because a daemon lives long and an agent's environment holds keys. cmd/belay-hook has the same rule; a
+// test there holds both equal.
 func Environ(environ []string, stateDir string) []string {
 	keep := []string{"BELAY_INTERNAL=1"}
 	if stateDir != "" {

@@ -44,8 +44,8 @@ func exchange(ctx context.Context, conn net.Conn, req wire.Request, payload []by
 	return err
 }
 
-// send gives one request to the daemon and waits for its answer: nil when it has the event, ErrRefused when it will never
-// want it, any other error when it has it not.
+// send gives one request to the daemon and waits for its answer: nil when it has the event, ErrRefused when it will
+// never want it, any other error when it has it not.
 func (p *peer) send(ctx context.Context, header, payload []byte) error {
 	if end, ok := ctx.Deadline(); ok {
 		if err := p.conn.SetDeadline(end); err != nil {

@@ -15,8 +15,8 @@ import (
 	"belay/internal/wire"
 )
 
-// handOver gives the request to a daemon, starting one if none answers, until ctx ends. With empty set it only sees to it
-// that a daemon runs.
+// handOver gives the request to a daemon, starting one if none answers, until ctx ends. With empty set it only sees to
+// it that a daemon runs.
 func (in *intake) handOver(ctx context.Context, req wire.Request, payload []byte, empty bool) error {
 	var start *flock.Flock // held from the look that found no daemon until one answers
 	defer func() {
@@ -90,8 +90,9 @@ func touch(name string) error {
 	return f.Close()
 }
 
-// emptySpool gives the daemon what lies in the spool, if one is there. One intake does it at a time. It looks again after
-// it has let go of the lock: whoever found the lock held has put its file there before, so that one of the two sees it.
+// emptySpool gives the daemon what lies in the spool, if one is there. One intake does it at a time. It looks again
+// after it has let go of the lock: whoever found the lock held has put its file there before, so that one of the two
+// sees it.
 func (in *intake) emptySpool(ctx context.Context) error {
 	if in.lock == "" {
 		return nil

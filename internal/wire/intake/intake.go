@@ -1,16 +1,17 @@
 // Package intake is what `belay intake` does, and how a daemon is started in the background.
 //
 // belay-hook starts an intake, detached, for an event that no daemon took. The intake starts a daemon if none answers,
-// hands the event over with the id that it came with, and else keeps it in the spool, redacted. After a handover it also
-// empties the spool, because events of other intakes may lie there that the daemon looked for before they came.
+// hands the event over with the id that it came with, and else keeps it in the spool, redacted. After a handover it
+// also empties the spool, because events of other intakes may lie there that the daemon looked for before they came.
 //
-// It promises: it ends within Options.Wait and a little, after the rest of a slow payload is there, and in any case within the
-// sum of all its waits, with the event in the spool; it never kills; at most eight intakes of one state folder wait at the same
-// time (others spool at once and end); of many at once one starts the daemon; no event goes without being handed over, spooled
-// or counted as dropped, but on a disk that hangs; nothing unredacted reaches a disk.
+// It promises: it ends within Options.Wait and a little, after the rest of a slow payload is there, and in any case
+// within the sum of all its waits, with the event in the spool; it never kills; at most eight intakes of one state
+// folder wait at the same time (others spool at once and end); of many at once one starts the daemon; no event goes
+// without being handed over, spooled or counted as dropped, but on a disk that hangs; nothing unredacted reaches a
+// disk.
 //
-// It does not promise the order of events that are handed over while a daemon starts: their time is in the id and in the
-// request's "spooled".
+// It does not promise the order of events that are handed over while a daemon starts: their time is in the id and in
+// the request's "spooled".
 package intake
 
 import (
@@ -30,6 +31,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"belay/internal/state"
 	"belay/internal/state/spool"
 	"belay/internal/vfs"
 	"belay/internal/wire"
@@ -89,10 +91,10 @@ type held struct {
 	unread  bool // there may be one
 }
 
-// Run takes one request from stdin and ends, whatever hangs: a daemon, a lock, the writer of stdin, a program that is being
-// started, a disk. An empty stdin only starts the daemon. The error says what went wrong, also when the event is safe in the
-// spool (no daemon could be started, say); it wraps ErrDropped or ErrRefused when the event is lost, and ErrLate when something
-// hung and was left behind. `belay intake` exits 0 in any case.
+// Run takes one request from stdin and ends, whatever hangs: a daemon, a lock, the writer of stdin, a program that is
+// being started, a disk. An empty stdin only starts the daemon. The error says what went wrong, also when the event is
+// safe in the spool (no daemon could be started, say); it wraps ErrDropped or ErrRefused when the event is lost, and
+// ErrLate when something hung and was left behind. `belay intake` exits 0 in any case.
 func Run(ctx context.Context, stdin io.Reader, opt Options) error {
 	in := newIntake(opt)
 	ended := make(chan error, 1)
@@ -141,7 +143,8 @@ func (in *intake) hold(req wire.Request, payload []byte, empty bool) {
 	in.held.Store(&held{req: req, payload: payload})
 }
 
-// save keeps what the work that hangs has in its hands. Should that come through later, the event's id tells the double.
+// save keeps what the work that hangs has in its hands. Should that come through later, the event's id tells the
+// double.
 func (in *intake) save() error {
 	switch h := in.held.Load(); {
 	case h == nil:
@@ -201,7 +204,7 @@ func newIntake(opt Options) *intake {
 	}
 	opt.StateDir = filepath.Clean(opt.StateDir)
 	opt.FS = vfs.Within(opt.FS, opt.StateDir)
-	in := &intake{opt: opt, places: wire.SocketPlaces(opt.StateDir), spool: filepath.Join(opt.StateDir, "spool")}
+	in := &intake{opt: opt, places: wire.SocketPlaces(opt.StateDir), spool: state.Dir{Root: opt.StateDir}.Spool()}
 	in.held.Store(&held{unread: true})
 	if opt.Socket != "" {
 		in.places = []string{opt.Socket}
@@ -244,7 +247,8 @@ func (in *intake) trySlot(kind string) (*flock.Flock, bool) {
 }
 
 func (in *intake) flock(name string) *flock.Flock {
-	return flock.New(in.lock+name, flock.SetPermissions(vfs.FileMode), flock.SetFlag(os.O_CREATE|os.O_RDONLY|vfs.PlainFlags))
+	return flock.New(in.lock+name,
+		flock.SetPermissions(vfs.FileMode), flock.SetFlag(os.O_CREATE|os.O_RDONLY|vfs.PlainFlags))
 }
 
 // request is the line that belay-hook writes.
@@ -316,7 +320,8 @@ func (in *intake) keep(req wire.Request, payload []byte) error {
 	if err != nil {
 		return errors.Join(err, in.count())
 	}
-	dropped, err := spool.Write(in.opt.FS, in.spool, in.opt.Limits, header, payload, time.UnixMilli(req.Spooled)) // some wait, some do not: the event's own time is its place
+	at := time.UnixMilli(req.Spooled) // some intakes wait, some do not: the event's own time gives its place in the order
+	dropped, err := spool.Write(in.opt.FS, in.spool, in.opt.Limits, header, payload, at)
 	if err != nil {
 		return errors.Join(fmt.Errorf("%w: %w", ErrDropped, err), in.count())
 	}

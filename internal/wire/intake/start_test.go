@@ -41,8 +41,8 @@ type birth struct {
 	Files        map[string]string // descriptor -> what it is
 }
 
-// fakeDaemon is one process with a lock and a socket. It writes each event's id to a file and ends when no event came for
-// a while.
+// fakeDaemon is one process with a lock and a socket. It writes each event's id to a file and ends when no event came
+// for a while.
 func fakeDaemon(dir string) error {
 	appendLine(filepath.Join(dir, "starts"), strconv.Itoa(os.Getpid()))
 	b := birth{PID: os.Getpid(), Env: os.Environ(), Files: map[string]string{}}
@@ -112,11 +112,10 @@ func lines(name string) []string {
 // until polls for something that another process does.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); {
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("still waiting for %s", what)
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 }
 
@@ -178,8 +177,8 @@ func TestD17FiftyAtOnce(t *testing.T) {
 	wantDropped(t, dir, 0)
 }
 
-// TestD08StartedDaemonHoldsNothing: a pipe of the agent that the daemon kept open would make the agent wait for ever. D07
-// is the same for the listening socket.
+// TestD08StartedDaemonHoldsNothing: a pipe of the agent that the daemon kept open would make the agent wait for ever.
+// D07 is the same for the listening socket.
 func TestD08StartedDaemonHoldsNothing(t *testing.T) {
 	dir := stateDir(t)
 	opt := daemonOptions(t, dir)

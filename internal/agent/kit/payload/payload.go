@@ -58,8 +58,7 @@ func salvage(b []byte) Payload {
 		return nil
 	}
 	p := Payload{}
-	members, _ := jsontext.Members(b, start)
-	for _, m := range members {
+	for _, m := range jsontext.Read(b, start).Items {
 		if m.End >= 0 {
 			if raw := b[m.Value:m.End]; json.Valid(raw) {
 				p[m.Key] = raw

@@ -25,7 +25,8 @@ var made = lazyre.New(`(?m)^(?://|#) Folders made for it: ([0-3])$`)
 type File struct {
 	FS   vfs.FS
 	Path string // empty when nothing says where it belongs
-	// Marker is the beginning of every such file that belay wrote, its comment sign first.
+	// Marker is the beginning of every such file that belay wrote, its comment sign first. Without one the file is known
+	// by its place, and says nothing of folders.
 	Marker string
 	// DirMode is that of folders made for it; 0 means that of belay's own.
 	DirMode fs.FileMode
@@ -125,6 +126,9 @@ func (f File) Remove(tidy func(dir string)) error {
 
 // stamped is a text that says, below its first paragraph, how many folders were made for it.
 func (f File) stamped(text string, folders int) []byte {
+	if f.Marker == "" {
+		return []byte(text)
+	}
 	sign, _, _ := bytes.Cut([]byte(f.Marker), []byte(" "))
 	head, rest, _ := bytes.Cut([]byte(text), []byte("\n\n"))
 	return fmt.Appendf(nil, "%s\n%s Folders made for it: %d\n\n%s", head, sign, folders, rest)

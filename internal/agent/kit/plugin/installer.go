@@ -2,118 +2,135 @@ package plugin
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"belay/internal/agent"
-	"belay/internal/lazyre"
-	"belay/internal/vfs"
+	"belay/internal/agent/kit/settings"
 )
 
-// Single installs a plugin that is one file.
-type Single struct {
+// Plugin installs what belay puts into an agent as files in the agent's language.
+type Plugin struct {
+	What  string // what the agent calls it: extension, plugin
+	Path  string // of the one file, or of the folder of all
+	Files []Part // the first one makes the folders of all: it is put first and goes last
+	// Tidy, when not nil, removes what the agent made of a file in a folder.
+	Tidy func(dir string)
+}
+
+// Part is one file of a plugin.
+type Part struct {
 	File
-	What   string // what the program calls it: extension, plugin
-	Text   string // the plugin, which imports the line
+	Text   func(p agent.Paths) (string, error)
 	Detail string // what Install tells of it
 }
 
-// Install puts the plugin in its place. A second run changes nothing; the plugin of another belay is replaced.
-func (s Single) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
-	text, err := OneFile(s.Text, p)
+// Install puts the plugin in its place, all of it or nothing. A second run changes nothing; the plugin of another belay is
+// replaced.
+func (pl Plugin) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
+	changes, err := pl.install(p, dryRun)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("install %s: %w", pl.What, err)
 	}
-	action, err := s.Put(text, dryRun)
-	if err != nil {
-		return nil, fmt.Errorf("install %s: %w", s.What, err)
+	return changes, nil
+}
+
+func (pl Plugin) install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
+	var texts []string
+	for _, f := range pl.Files { // what is in the way is found before anything is written
+		text, err := f.Text(p)
+		if err == nil {
+			_, err = f.Read()
+		}
+		if err != nil {
+			return nil, err
+		}
+		texts = append(texts, text)
 	}
-	return []agent.Change{{Path: s.Path, Action: action, Detail: s.Detail}}, nil
+
+	var changes []agent.Change
+	for i, f := range pl.Files {
+		action, err := f.Put(texts[i], dryRun)
+		if err != nil {
+			for n := i - 1; n >= 0; n-- {
+				if changes[n].Action == "create" && !dryRun {
+					_ = pl.Files[n].Remove(pl.Tidy) // a part of it is of no use; what cannot go is found by doctor
+				}
+			}
+			return nil, err
+		}
+		changes = append(changes, agent.Change{Path: f.Path, Action: action, Detail: f.Detail})
+	}
+	return changes, nil
 }
 
 // Uninstall takes the plugin away again, and the folders that were made for it and are empty.
-func (s Single) Uninstall(dryRun bool) ([]agent.Change, error) {
-	c := agent.Change{Path: s.Path, Action: "keep", Detail: "no " + s.What + " of belay's"}
-	old, err := s.Read()
-	if old != nil {
-		c.Action, c.Detail = "remove", "was made by install"
+func (pl Plugin) Uninstall(dryRun bool) ([]agent.Change, error) {
+	var changes []agent.Change
+	for n := len(pl.Files) - 1; n >= 0; n-- {
+		f := pl.Files[n]
+		old, err := f.Read()
+		if errors.Is(err, ErrForeign) {
+			continue // another's is none of ours to take away
+		}
+		if err == nil && !dryRun {
+			err = f.Remove(pl.Tidy) // also where there is none: a crash may have left one half written
+		}
+		if err != nil {
+			return changes, fmt.Errorf("uninstall %s: %w", pl.What, err)
+		}
+		if old != nil {
+			changes = append(changes, agent.Change{Path: f.Path, Action: "remove", Detail: "was made by install"})
+		}
 	}
-	if err == nil && !dryRun {
-		err = s.Remove(nil) // also where there is none: a crash may have left one half written
+	if len(changes) == 0 {
+		changes = append(changes, agent.Change{Path: pl.Path, Action: "keep", Detail: "no " + pl.What + " of belay's"})
 	}
-	if err != nil && !errors.Is(err, ErrForeign) { // another's is none of ours to take away
-		return nil, fmt.Errorf("uninstall %s: %w", s.What, err)
+	return changes, nil
+}
+
+// InPlace says whether every file is there as Install would write it.
+func (pl Plugin) InPlace(p agent.Paths) bool {
+	for _, f := range pl.Files {
+		old, err := f.Read()
+		want, terr := f.Text(p)
+		if err != nil || terr != nil || old == nil || !f.Holds(old, want) {
+			return false
+		}
 	}
-	return []agent.Change{c}, nil
+	return true
 }
 
 // Check says what is wrong with the wiring, one finding each.
-func (s Single) Check(p agent.Paths) []string {
-	found := CheckHook(p)
-	old, err := s.Read()
-	switch {
-	case err != nil:
-		return append(found, err.Error())
-	case old == nil:
-		return append(found, fmt.Sprintf("%s is not there: the %s is not installed", s.Path, s.What))
-	}
-	if want, err := OneFile(s.Text, p); err == nil && !s.Holds(old, want) {
-		what := "was written by another belay"
-		if !bytes.Contains(old, []byte("const HOOK = "+strconv.Quote(p.Hook)+";")) {
-			what = "starts another belay-hook than " + p.Hook
-		}
-		found = append(found, fmt.Sprintf("%s %s: install it again", s.Path, what))
-	}
-	return found
-}
-
-// CheckHook says whether belay-hook can be started.
-func CheckHook(p agent.Paths) []string {
-	if program(p.Hook) {
-		return nil
-	}
-	return []string{p.Hook + " is no program that can be started"}
-}
-
-func program(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
-}
-
-// FindProgram looks for a program on a PATH; accept may refuse one that only has its name. It gives the file itself, with
-// links followed.
-func FindProgram(path, name string, accept func(file string) bool) (file string, ok bool) {
-	for _, dir := range filepath.SplitList(path) {
-		file := filepath.Join(dir, name)
-		if !filepath.IsAbs(dir) || !program(file) {
+func (pl Plugin) Check(p agent.Paths) []string {
+	found := settings.CheckHook(p)
+	var absent []string
+	for _, f := range pl.Files {
+		old, err := f.Read()
+		switch {
+		case err != nil:
+			found = append(found, err.Error())
+			continue
+		case old == nil:
+			absent = append(absent, filepath.Base(filepath.Dir(f.Path)))
 			continue
 		}
-		if real, err := filepath.EvalSymlinks(file); err == nil {
-			file = real
-		}
-		if accept == nil || accept(file) {
-			return file, true
+		if want, err := f.Text(p); err == nil && !f.Holds(old, want) {
+			what := "was written by another belay"
+			if !bytes.Contains(old, []byte("HOOK = "+strconv.Quote(p.Hook))) {
+				what = "starts another belay-hook than " + p.Hook
+			}
+			found = append(found, fmt.Sprintf("%s %s: install it again", f.Path, what))
 		}
 	}
-	return "", false
-}
-
-var versionForm = lazyre.New(`^\d{1,6}\.\d{1,6}\.\d{1,6}`)
-
-// PackageVersion reads the version of a program off the npm package in which it lies; mine knows the package by its name.
-func PackageVersion(fsys vfs.FS, program string, mine func(name string) bool) (version string, ok bool) {
-	dir := filepath.Dir(program)
-	for range 4 {
-		data, err := vfs.ReadFile(fsys, filepath.Join(dir, "package.json"), 1<<20)
-		var pkg struct{ Name, Version string }
-		if err == nil && json.Unmarshal(data, &pkg) == nil && mine(pkg.Name) {
-			return versionForm().FindString(pkg.Version), true
-		}
-		dir = filepath.Dir(dir)
+	switch {
+	case len(absent) > 0 && len(pl.Files) == 1:
+		found = append(found, fmt.Sprintf("%s is not there: the %s is not installed", pl.Path, pl.What))
+	case len(absent) > 0:
+		found = append(found, fmt.Sprintf("the %s is not installed at %s", pl.What, strings.Join(absent, ", ")))
 	}
-	return "", false
+	return found
 }

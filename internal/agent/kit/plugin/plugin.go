@@ -1,5 +1,5 @@
 // Package plugin holds what those agents have in common into which belay goes as a plugin, not as a hook command: the
-// plugin's line to the daemon (line.js), and the installer of single files.
+// plugin's line to the daemon (line.js), and the installer of its files.
 //
 // It promises:
 //   - The line is written once. Where an agent loads a plugin from one file, the line is put into it (OneFile); where from

@@ -1,5 +1,5 @@
-// Package checktest is the oracle of belay's own tests: what a full check of a state folder says when a test is done with it.
-// It is not linked into the product.
+// Package checktest is the oracle of belay's own tests: what a full check of a state folder says when a test is done
+// with it. It is not linked into the product.
 package checktest
 
 import (
@@ -14,8 +14,8 @@ import (
 	"belay/internal/vfs"
 )
 
-// Broken lists what is wrong in a state folder on which no daemon works. What a crash left and the next start mends is not
-// wrong. A test that breaks a rule itself excuses it.
+// Broken lists what is wrong in a state folder on which no daemon works. What a crash left and the next start mends is
+// not wrong. A test that breaks a rule itself excuses it.
 func Broken(d state.Dir, excused ...check.Rule) []string {
 	return list(d, check.Options{}, excused)
 }

@@ -1,6 +1,0 @@
-//go:build !linux
-
-package daemon
-
-// unmapProgram has nothing to go by here.
-func unmapProgram() {}
