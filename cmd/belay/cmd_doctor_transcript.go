@@ -117,7 +117,7 @@ func transcriptAgent(path, name string) (agent.Agent, error) {
 	g, ok := all.ByName(host(""), name)
 	if !ok {
 		return nil, &coded{fmt.Errorf("examine %s: its first records are of no agent that belay knows", path), exitNotFound,
-			"Say whose it is: --agent " + strings.Join(agentNames(), ", ") + "."}
+			"Name the agent: --agent " + strings.Join(agentNames(), ", ") + "."}
 	}
 	return g, nil
 }

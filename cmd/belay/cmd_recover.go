@@ -74,7 +74,7 @@ func (a *app) recover(cmd *cobra.Command, f recoverFlags) error {
 	q.Planted = func(list []string) { warnPlanted(cmd.ErrOrStderr(), list) }
 	r, err := folder.Recover(cmd.Context(), q)
 	if errors.Is(err, query.ErrNotFound) && f.transcript != "" && f.session == "" {
-		return &coded{err, exitNotFound, "Say whose it is: --agent " + strings.Join(agentNames(), ", ") + "."}
+		return &coded{err, exitNotFound, "Name the agent: --agent " + strings.Join(agentNames(), ", ") + "."}
 	}
 	if err != nil {
 		return a.elsewhere(cmd.Context(), f.sessionFlags, err)

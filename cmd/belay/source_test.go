@@ -220,6 +220,7 @@ func TestNoSleepInTests(t *testing.T) {
 		"fault_test.go: life":     "runs in a bubble",
 		"fault_test.go: fullDisk": "runs in a bubble",
 		"month_test.go: playDay":  "runs in a bubble",
+		"helper_test.go: at":      "runs in a bubble",
 
 		"durable_test.go: run":                                   "kills at a random moment",
 		"mirror_test.go: TestKillDuringAnExactMirror":            "kills at a random moment",

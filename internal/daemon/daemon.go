@@ -75,16 +75,21 @@ func (d *Daemon) live(ctx context.Context) error {
 	defer end()
 	go func() { defer close(served); l.server.Serve(life, talk, l.site.place) }() // first of all: clients wait for ready, not for a socket
 
-	if err := l.open(ctx, life, d.openStore); err != nil {
+	store, err := d.openStore(l.dir)
+	var rep state.Report
+	if err == nil {
+		rep, err = l.open(ctx, life, store)
+	}
+	if err != nil {
 		hangUp()
 		return errors.Join(err, l.site.leave())
 	}
 	close(l.ready)
 	d.ready(l)
+	tellReplay(l.log, rep, len(l.sessions.Active()))
 	l.log.Info("ready", zap.String("socket", l.site.path()), zap.Duration("after", time.Since(l.began)))
 	l.settleIn(life)
 
-	var err error
 	select {
 	case <-ctx.Done():
 	case <-served:

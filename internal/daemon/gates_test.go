@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"belay/checkpoint"
 	"belay/internal/wire"
 )
 
@@ -66,63 +65,6 @@ func TestOwedIsTakenOnceWhenTheGateOpens(t *testing.T) {
 	time.Sleep(600 * time.Millisecond) // silence: there is no event to wait for
 	if got := len(r.checkpoints("tester", "s")); got != 2 {
 		t.Errorf("%d checkpoints after a silence, want 2", got)
-	}
-}
-
-func TestForcedCheckpoints(t *testing.T) {
-	for name, c := range map[string]struct {
-		e     wire.Event
-		cause checkpoint.Cause
-	}{
-		"session end":       {wire.Event{Kind: "end", Reason: "bye"}, checkpoint.CauseEnd},
-		"before compaction": {wire.Event{Kind: "compacting"}, checkpoint.CauseCompaction},
-		"decision":          {wire.Event{Kind: "mark", Text: "tabs", Decision: true}, checkpoint.CauseDecision},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := start(t, tempDir(t))
-			r.rounds("s", 0, 1)
-			if d := r.event("s", c.e).Decision; d == nil || !d.Take || d.Text != "forced: "+string(c.cause) {
-				t.Errorf("decision %+v", d)
-			}
-			until(t, "it is taken", func() bool { return len(r.checkpoints("tester", "s")) == 1 })
-		})
-	}
-}
-
-// A trigger that comes while a checkpoint is being written is not in it: it is owed, and taken after it.
-func TestATriggerDuringAWriteIsOwed(t *testing.T) {
-	f, wait := &faulty{}, make(chan struct{})
-	f.block.Store(&wait)
-	r := start(t, tempDir(t), withFaults(f))
-	r.rounds("s", 0, 1)
-	c := r.dial()
-	if err := c.Send(eventCheckpoint("s"), nil); err != nil {
-		t.Fatal(err)
-	}
-	until(t, "the write is under way", func() bool { return f.puts.Load() == 1 })
-	r.event("s", wire.Event{Kind: "prompt", Text: "said during the write"})
-	if d := r.event("s", wire.Event{Kind: "compacting"}).Decision; d == nil || !d.Owed || d.Code != "in_progress" {
-		t.Errorf("decision %+v, want it owed", d)
-	}
-	f.block.Store(nil)
-	close(wait)
-	until(t, "the owed one is taken", func() bool { return len(r.checkpoints("tester", "s")) == 2 })
-	if got := r.newest("s"); got.Cause != checkpoint.CauseCompaction || len(got.State.Messages) != 3 {
-		t.Errorf("cause %s with %d messages, want compaction with 3", got.Cause, len(got.State.Messages))
-	}
-}
-
-func TestBothKindsAreOneFull(t *testing.T) {
-	r := start(t, tempDir(t))
-	r.rounds("s", 0, 4)
-	r.event("s", wire.Event{Kind: "prompt", Text: "the fifth"})
-	r.event("s", wire.Event{Kind: "tool-start", Call: "c", Name: "Read"})
-	r.event("s", wire.Event{Kind: "tool-end", Call: "c"})
-	r.event("s", wire.Event{Kind: "stop", Text: "a"})
-	until(t, "a FULL", func() bool { return len(r.checkpoints("tester", "s")) == 1 })
-	st := r.session("tester", "s")
-	if st.LastFullCheckpoint == nil || st.LastSparseCheckpoint == nil || r.checkpoints("tester", "s")[0].Level != checkpoint.Full {
-		t.Errorf("stamps: full %v, sparse %v; want both moved by one FULL", st.LastFullCheckpoint, st.LastSparseCheckpoint)
 	}
 }
 

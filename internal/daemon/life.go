@@ -64,27 +64,27 @@ func newLife(opt Options, settings *atomic.Pointer[Options], t times) *life {
 }
 
 // open brings up everything behind the socket. starting bounds that alone; ctx is the life's.
-func (l *life) open(starting, ctx context.Context, openStore func(state.Dir) (checkpoint.Store, error)) (err error) {
+func (l *life) open(starting, ctx context.Context, store checkpoint.Store) (rep state.Report, err error) {
 	if err := l.dir.Sweep(); err != nil {
 		l.log.Warn("sweep left-over files", zap.Error(err))
 	}
 	if l.journal, err = l.openJournal(); err != nil {
-		return err
+		return rep, err
 	}
-	if l.store, err = l.openBreaker(openStore); err != nil {
-		return err
+	if l.store, err = l.openBreaker(store); err != nil {
+		return rep, err
 	}
 	mirrors, err := l.openMirrors()
 	if err != nil {
-		return err
+		return rep, err
 	}
 	l.wire(ctx, mirrors)
-	states, err := l.replay(starting)
+	loaded, rep, err := l.replay(starting)
 	if err != nil {
-		return err
+		return rep, err
 	}
 	if l.beats, err = heartbeat.New(l.opt.Heartbeat, l.beat, heartbeat.Options{Last: l.dir.LastBeat(), Log: l.log}); err != nil {
-		return err
+		return rep, err
 	}
 
 	for what, run := range map[string]func(context.Context) error{
@@ -96,13 +96,13 @@ func (l *life) open(starting, ctx context.Context, openStore func(state.Dir) (ch
 			}
 		})
 	}
-	for _, s := range states {
+	for _, s := range loaded {
 		if _, err := l.sessions.start(starting, s, true); err != nil {
-			return err
+			return rep, err
 		}
 	}
 	l.follow(ctx)
-	return nil
+	return rep, nil
 }
 
 // wire makes the parts that know each other.

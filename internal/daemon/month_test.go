@@ -54,7 +54,7 @@ func TestMonthStaysWithinItsBudget(t *testing.T) {
 		l := newLife(d.opt, d.settings, d.times) // sockets do not know the clock: nobody is served
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		if err := l.open(ctx, ctx, d.openStore); err != nil {
+		if _, err := l.open(ctx, ctx, must(l.dir.OpenStore())); err != nil {
 			t.Fatal(err)
 		}
 		var sessions sync.WaitGroup

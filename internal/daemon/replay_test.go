@@ -148,7 +148,7 @@ func (p *past) harm() {
 	}
 }
 
-// next is the life of a daemon that comes after, as far as its replay needs it.
+// next is the daemon that comes after, as far as its replay needs it.
 func (p *past) next() *life {
 	opt := testOptions(p.dir.Root, nopLog())
 	opt.FS = p.dir.FS
@@ -157,7 +157,7 @@ func (p *past) next() *life {
 	var err error
 	l.journal, err = l.openJournal()
 	p.must(err)
-	l.store, err = l.openBreaker(func(state.Dir) (checkpoint.Store, error) { return p.store, nil })
+	l.store, err = l.openBreaker(p.store)
 	p.must(err)
 	return l
 }
@@ -178,7 +178,7 @@ func TestReplayGivesWhatCommandsSee(t *testing.T) {
 		p.harm()
 		seen, _, err := p.dir.States(context.Background(), nil)
 		p.must(err)
-		list, err := p.next().replay(context.Background())
+		list, _, err := p.next().replay(context.Background())
 		p.must(err)
 		for _, l := range list {
 			if want, got := asJSON(t, l.State), asJSON(t, seen[l.Key]); got != want {

@@ -58,11 +58,10 @@ func (ss *sessions) Session(ctx context.Context, key checkpoint.Key) (*session.S
 
 // start makes a session active. Two callers get the same one.
 func (ss *sessions) start(ctx context.Context, l state.Loaded, replayed bool) (*session.Session, error) {
-	st := l.State
-	s := session.New(ss.services, st, ss.agent(st.Key.Agent), replayed)
+	s := session.New(ss.services, l.State, ss.agent(l.Key.Agent), replayed)
 	ss.mu.Lock()
-	for ss.mu.cut[st.Key] != nil {
-		done := ss.mu.cut[st.Key]
+	for ss.mu.cut[l.Key] != nil {
+		done := ss.mu.cut[l.Key]
 		ss.mu.Unlock()
 		select {
 		case <-done:
@@ -73,10 +72,10 @@ func (ss *sessions) start(ctx context.Context, l state.Loaded, replayed bool) (*
 	}
 	defer ss.mu.Unlock()
 
-	if other := ss.mu.active[st.Key]; other != nil {
+	if other := ss.mu.active[l.Key]; other != nil {
 		return other, nil
 	}
-	ss.mu.active[st.Key] = s
+	ss.mu.active[l.Key] = s
 	ss.services.Spawn(func(ctx context.Context) {
 		ss.mend(l)
 		s.Run(ctx)
@@ -84,8 +83,7 @@ func (ss *sessions) start(ctx context.Context, l state.Loaded, replayed bool) (*
 	return s, nil
 }
 
-// mend puts right on disk what reading a session found to be wrong. The session's own goroutine does it, before
-// anything else.
+// mend puts right on disk what reading a session found to be wrong. The session's own goroutine does it, before anything else.
 func (ss *sessions) mend(l state.Loaded) {
 	if err := errors.Join(l.Err, ss.dir.Mend(l)); err != nil {
 		ss.services.Log.Warn("load state", zap.Stringer("session", l.Key), zap.Error(err))

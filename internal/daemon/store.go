@@ -16,21 +16,6 @@ import (
 	"belay/internal/vfs"
 )
 
-func (l *life) openBreaker(open func(state.Dir) (checkpoint.Store, error)) (*breaker.Breaker, error) {
-	store, err := open(l.dir)
-	if err != nil {
-		return nil, err
-	}
-
-	opt := l.opt.Breaker
-	opt.FS, opt.StateFile, opt.Log = l.opt.FS, l.dir.Breaker(), l.log
-	b, err := breaker.New(store, opt)
-	if err != nil {
-		return nil, fmt.Errorf("open the breaker: %w", err)
-	}
-	return b, nil
-}
-
 // openJournal always gives a journal. Where its folder cannot even be listed, what it holds is not known: numbers then go on
 // far above any that can be in it, and the events stay in memory until the folder can be written.
 func (l *life) openJournal() (*journal.Journal, error) {
@@ -57,21 +42,34 @@ func (unlisted) ReadDir(name string) ([]fs.DirEntry, error) {
 	return nil, fmt.Errorf("list %s: %w", name, fs.ErrNotExist)
 }
 
+func (l *life) openBreaker(store checkpoint.Store) (*breaker.Breaker, error) {
+	opt := l.opt.Breaker
+	opt.FS, opt.StateFile, opt.Log = l.opt.FS, l.dir.Breaker(), l.log
+	b, err := breaker.New(store, opt)
+	if err != nil {
+		return nil, fmt.Errorf("open the breaker: %w", err)
+	}
+	return b, nil
+}
+
 // replay gives the sessions that were active when the last daemon ended, and those that the journal names.
-func (l *life) replay(ctx context.Context) ([]state.Loaded, error) {
+func (l *life) replay(ctx context.Context) ([]state.Loaded, state.Report, error) {
 	list, rep, err := l.dir.Replay(ctx, l.store, l.journal)
 	if err != nil {
-		return nil, fmt.Errorf("replay the journal: %w", err)
+		return nil, rep, fmt.Errorf("replay the journal: %w", err)
 	}
-
 	l.counts.lost.Add(int64(rep.Journal.Lost))
 	l.counts.Panics.Add(int64(rep.Panics))
-	l.log.Info("replayed", zap.Any("report", rep.Journal), zap.Int("sessions", len(list)))
+	return list, rep, nil
+}
+
+// tellReplay logs what a replay found.
+func tellReplay(log *zap.Logger, rep state.Report, sessions int) {
+	log.Info("replayed", zap.Any("report", rep.Journal), zap.Int("sessions", sessions))
 	if p := rep.Panic; rep.Panics > 0 {
-		l.log.Error("panic", zap.String("in", "replay"), zap.Int("records", rep.Panics), zap.Uint64("newest", p.Seq),
+		log.Error("panic", zap.String("in", "replay"), zap.Int("records", rep.Panics), zap.Uint64("newest", p.Seq),
 			zap.String("panic", session.PanicText(p.Value)), zap.ByteString("stack", p.Stack))
 	}
-	return list, nil
 }
 
 // load reads a session from disk. It changes nothing there: two callers may load one session at the same time.
