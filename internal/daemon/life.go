@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -284,31 +286,51 @@ func (d *Daemon) shutdown(hang context.CancelFunc) error {
 	return err
 }
 
-// lastCheckpoints forces a FULL of every session with something new until the time is used.
+// lastCheckpoints forces a FULL of every session with something new until the time is used: the newest first, and no more
+// begun at a time than can be written at a time.
 func (d *Daemon) lastCheckpoints(ctx context.Context) {
 	type work struct {
-		s     *session
-		seen  time.Time
-		reply chan result
+		s    *session
+		seen time.Time
 	}
 	var list []work
 	for _, s := range d.active() {
 		if seen, ok := ask(ctx, s, func(s *session) time.Time { return s.state.LastEvent }); ok {
-			list = append(list, work{s, seen, make(chan result, 1)})
+			list = append(list, work{s, seen})
 		}
 	}
 	slices.SortFunc(list, func(a, b work) int { return b.seen.Compare(a.seen) })
+
+	var left atomic.Int64
+	left.Store(int64(len(list)))
+	places := make(chan struct{}, maxBuilds)
+	var begun sync.WaitGroup
 	for _, w := range list {
-		w.s.do(ctx, func() { w.s.force(checkpoint.CauseStopping, w.reply) })
-	}
-	for i, w := range list {
 		select {
-		case <-w.reply:
-		case <-w.s.done:
+		case places <- struct{}{}:
 		case <-ctx.Done():
-			d.log.Warn("stopping: the time for last checkpoints is used; the rest is owed", zap.Int("sessions", len(list)-i))
-			return
 		}
+		if ctx.Err() != nil {
+			break
+		}
+
+		reply := make(chan result, 1)
+		w.s.do(ctx, func() { w.s.force(checkpoint.CauseStopping, reply) })
+		begun.Go(func() {
+			defer func() { <-places }()
+			select {
+			case <-reply:
+			case <-w.s.done:
+			case <-ctx.Done():
+				return
+			}
+			left.Add(-1)
+		})
+	}
+	begun.Wait()
+
+	if n := left.Load(); n > 0 {
+		d.log.Warn("stopping: the time for last checkpoints is used; the rest is owed", zap.Int64("sessions", n))
 	}
 }
 
