@@ -184,14 +184,14 @@ func fieldsOf(t reflect.Type) []string {
 // Every field that a script can meet stands in the part of the page that is about it.
 func TestJSONPage(t *testing.T) {
 	text := page(t, "json.md")
-	session, status, show, recover, others := "A session", "status", "show", "recover", "The others"
+	session, status, show, recovered, others := "A session", "status", "show", "recover", "The others"
 	for _, c := range []struct {
 		of    reflect.Type
 		parts []string
 	}{
 		{reflect.TypeFor[lookup.SessionStatus](), []string{session}}, {reflect.TypeFor[index.Hit](), []string{session}},
 		{reflect.TypeFor[daemon.Status](), []string{status, session}}, {reflect.TypeFor[lookup.Shown](), []string{show, session}},
-		{reflect.TypeFor[recovery.Result](), []string{recover}}, {reflect.TypeFor[config.Value](), []string{others}}, {reflect.TypeFor[finding](), []string{others}},
+		{reflect.TypeFor[recovery.Result](), []string{recovered}}, {reflect.TypeFor[config.Value](), []string{others}}, {reflect.TypeFor[finding](), []string{others}},
 		{reflect.TypeFor[audit.Finding](), []string{others}}, {reflect.TypeFor[change](), []string{others}},
 		{reflect.TypeFor[examine.Report](), []string{others, session}},
 	} {

@@ -56,13 +56,13 @@ func (p *Place) take(path, stateDir string) error {
 	if err := os.MkdirAll(folder, vfs.DirMode); err != nil {
 		return fmt.Errorf("make %s: %w", folder, err)
 	}
-	real := folder
+	target := folder
 	if folder == filepath.Clean(stateDir) { // it may be a link of the user's own
 		if name, err := filepath.EvalSymlinks(folder); err == nil {
-			real = name
+			target = name
 		}
 	}
-	if err := wire.Private(real); err != nil {
+	if err := wire.Private(target); err != nil {
 		return err
 	}
 	lock := flock.New(lockName(path), flock.SetPermissions(vfs.FileMode), flock.SetFlag(os.O_CREATE|os.O_RDONLY|vfs.PlainFlags))

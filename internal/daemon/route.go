@@ -106,8 +106,8 @@ func realPath(path string) string {
 	if path == "" {
 		return ""
 	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return agent.Text(real)
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		return agent.Text(target)
 	}
 	return agent.Text(filepath.Clean(path))
 }

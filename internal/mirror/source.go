@@ -88,10 +88,10 @@ func (s *source) continues(t trailer) (bool, error) {
 	return tail == t.Tail, err
 }
 
-func (s *source) print(at, n int64) (print, error) {
+func (s *source) print(at, n int64) (fingerprint, error) {
 	b := make([]byte, n)
 	if m, err := s.f.ReadAt(b, at); err != nil && err != io.EOF {
-		return print{}, fmt.Errorf("read transcript: %w", err)
+		return fingerprint{}, fmt.Errorf("read transcript: %w", err)
 	} else {
 		b = b[:m]
 	}

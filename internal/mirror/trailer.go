@@ -40,20 +40,20 @@ type trailer struct {
 	TotalLines int64
 	Synced     int64 // bytes of this file that were on stable storage when the batch was written
 	Dev, Ino   uint64
-	Head       print // the source's first bytes
-	Tail       print // the bytes before To
+	Head       fingerprint // the source's first bytes
+	Tail       fingerprint // the bytes before To
 	Sum        uint32
 }
 
-// print is the fingerprint of a few bytes.
-type print struct {
+// fingerprint tells a few bytes from others.
+type fingerprint struct {
 	Len uint32
 	Sum [16]byte
 }
 
-func printOf(b []byte) print {
+func printOf(b []byte) fingerprint {
 	sum := sha256.Sum256(b)
-	p := print{Len: uint32(len(b))}
+	p := fingerprint{Len: uint32(len(b))}
 	copy(p.Sum[:], sum[:])
 	return p
 }
@@ -73,7 +73,7 @@ func (t trailer) appendTo(dst []byte) []byte {
 	}
 	dst = le.AppendUint64(dst, t.Dev)
 	dst = le.AppendUint64(dst, t.Ino)
-	for _, p := range []print{t.Head, t.Tail} {
+	for _, p := range []fingerprint{t.Head, t.Tail} {
 		dst = le.AppendUint32(dst, p.Len)
 		dst = append(dst, p.Sum[:]...)
 	}
@@ -102,7 +102,7 @@ func decodeTrailer(b []byte) (t trailer, ok bool) {
 	}
 	t.Dev, t.Ino = le.Uint64(b), le.Uint64(b[8:])
 	b = b[16:]
-	for _, p := range []*print{&t.Head, &t.Tail} {
+	for _, p := range []*fingerprint{&t.Head, &t.Tail} {
 		p.Len = le.Uint32(b)
 		copy(p.Sum[:], b[4:])
 		b = b[20:]

@@ -88,10 +88,10 @@ func TestWithinRefusesWhatLeadsOut(t *testing.T) {
 
 // TestWithinLetsTheRestPass: the root may be a link, and what lies outside is no business of it.
 func TestWithinLetsTheRestPass(t *testing.T) {
-	real, outside := t.TempDir(), t.TempDir()
+	folder, outside := t.TempDir(), t.TempDir()
 	root := filepath.Join(outside, "root")
 	settings, linked := filepath.Join(outside, "settings"), filepath.Join(outside, "linked")
-	if err := errors.Join(os.Symlink(real, root), os.WriteFile(settings, []byte("s"), 0o600), os.Symlink(settings, linked)); err != nil {
+	if err := errors.Join(os.Symlink(folder, root), os.WriteFile(settings, []byte("s"), 0o600), os.Symlink(settings, linked)); err != nil {
 		t.Fatal(err)
 	}
 	fsys := vfs.Within(vfs.OS{}, root)

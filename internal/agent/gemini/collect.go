@@ -94,20 +94,20 @@ func (c *collector) line(line jsonl.Line, missing func() error) error {
 		return c.record(rec, line.Data, missing)
 	}
 	found, lost := jsonl.Rescue(line.Data, "id", "$set", "$rewindTo", "projectHash")
-	any := false
+	rescued := false
 	for _, data := range found {
 		var rec record
 		if jsonl.Decode(data, &rec) != nil || rec.RewindTo == "" && rec.Set == nil && rec.ProjectHash == "" && !rec.talks() {
 			continue // a piece of a record: a call, for example, has an id too
 		}
-		any = true
+		rescued = true
 		c.losses.Rescued++
 		if err := c.record(rec, data, missing); err != nil {
 			return err
 		}
 	}
 	switch {
-	case !any:
+	case !rescued:
 		jsonl.CountBad(&c.losses, line, "no record")
 	case lost:
 		jsonl.CountBad(&c.losses, line, "a stub beside a record")

@@ -68,29 +68,29 @@ func (r *rows) Read(from jsonl.Pos, opt jsonl.Options, fn func(jsonl.Line) bool)
 	if most <= 0 {
 		most = jsonl.ReadMax
 	}
-	print, began := from.Head, from.Off > 0
+	head, began := from.Head, from.Off > 0
 	for size := int64(0); ; {
 		p, err := r.look(span.Pos.Off/rowSize, true)
 		if err != nil {
 			return jsonl.Span{Pos: from}, err
 		}
 		switch {
-		case began && !span.Changed && size == 0 && (p.print != print || span.Pos.Off > (p.last+1)*rowSize):
+		case began && !span.Changed && size == 0 && (p.print != head || span.Pos.Off > (p.last+1)*rowSize):
 			// Rows were rewritten, or are fewer: they are read anew from the first.
 			span.Changed, span.Pos, began = true, jsonl.Pos{}, false
 			if opt.Changed != nil {
 				opt.Changed()
 			}
 			continue
-		case began && p.print != print:
+		case began && p.print != head:
 			span.More = true // rewritten since the last look: the next Read sees that
 			return span, nil
 		}
-		print, began = p.print, true
+		head, began = p.print, true
 		for _, row := range p.rows {
 			line := r.line(row, &span)
 			goOn := len(line.Data) == 0 || fn(line)
-			span.Pos = jsonl.Pos{Off: line.End, Line: line.Num, Head: print}
+			span.Pos = jsonl.Pos{Off: line.End, Line: line.Num, Head: head}
 			if size += int64(len(line.Data)) + 1; !goOn || size >= most {
 				span.More = row.seq < p.last
 				return span, nil
@@ -135,16 +135,16 @@ func (r *rows) unpack(packed []byte) ([]byte, error) {
 // Backward implements pi.Rows: the rows before end, newest first.
 func (r *rows) Backward(end, limit int64, fn func(jsonl.Line) bool) (err error) {
 	defer r.letGo(&err)
-	var print uint64
+	var last uint64
 	for size := int64(0); end > 0 && size < limit; {
 		p, err := r.look(end/rowSize, false)
 		if err != nil {
 			return err
 		}
-		if print != 0 && p.print != print || len(p.rows) == 0 {
+		if last != 0 && p.print != last || len(p.rows) == 0 {
 			return nil // there is nothing to find at this place any more
 		}
-		print = p.print
+		last = p.print
 		for _, row := range p.rows {
 			line := r.line(row, &jsonl.Span{}) // reading forward counts what is bad
 			end = line.Off
