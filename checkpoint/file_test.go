@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "write the golden files")
 // sample is a session with one of everything.
 func sample() *Checkpoint {
 	s := NewState(testKey())
-	at := func(min int) time.Time { return epoch.Add(time.Duration(min)*time.Minute + 123456789) }
+	at := func(minutes int) time.Time { return epoch.Add(time.Duration(minutes)*time.Minute + 123456789) }
 	seq := uint64(0)
 	add := func(e Event) {
 		seq++

@@ -292,11 +292,11 @@ func hookOnPath() (string, bool) {
 	if err != nil {
 		return "", false
 	}
-	real, err := filepath.EvalSymlinks(abs)
+	target, err := filepath.EvalSymlinks(abs)
 	if err != nil {
 		return "", false
 	}
-	_, err = exec.LookPath(filepath.Join(filepath.Dir(real), "belay"))
+	_, err = exec.LookPath(filepath.Join(filepath.Dir(target), "belay"))
 	return abs, err == nil
 }
 

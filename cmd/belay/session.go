@@ -64,8 +64,8 @@ func realFolder(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
 	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return agent.Text(real)
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		return agent.Text(target)
 	}
 	return agent.Text(path)
 }

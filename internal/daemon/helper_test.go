@@ -72,11 +72,11 @@ func tempDirIn(t *testing.T, base string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	real, err := filepath.EvalSymlinks(dir)
+	target, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return real
+	return target
 }
 
 // testOptions are the design's settings but for small gates: what a test needs to wait for is short.

@@ -332,11 +332,11 @@ func TestP03WorkspaceIsTheRealPath(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	real, link := filepath.Join(dir, "real"), filepath.Join(dir, "link")
-	if err := os.Mkdir(real, 0o700); err != nil {
+	folder, link := filepath.Join(dir, "real"), filepath.Join(dir, "link")
+	if err := os.Mkdir(folder, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(real, link); err != nil {
+	if err := os.Symlink(folder, link); err != nil {
 		t.Fatal(err)
 	}
 	for _, h := range []agent.Hook{
@@ -347,8 +347,8 @@ func TestP03WorkspaceIsTheRealPath(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := in.Events[0].Workspace; got != real {
-			t.Errorf("workspace %q, want %q", got, real)
+		if got := in.Events[0].Workspace; got != folder {
+			t.Errorf("workspace %q, want %q", got, folder)
 		}
 	}
 }

@@ -10,13 +10,13 @@ import (
 )
 
 func TestCheckFindings(t *testing.T) {
-	edit := func(old, new string) func(b box) {
+	edit := func(from, to string) func(b box) {
 		return func(b box) {
 			text := b.read()
-			if !strings.Contains(text, old) {
-				b.t.Fatalf("no %q in\n%s", old, text)
+			if !strings.Contains(text, from) {
+				b.t.Fatalf("no %q in\n%s", from, text)
 			}
-			writeAll(b.t, b.file, strings.Replace(text, old, new, 1), 0o600)
+			writeAll(b.t, b.file, strings.Replace(text, from, to, 1), 0o600)
 		}
 	}
 	for _, tt := range []struct {

@@ -445,13 +445,13 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func (b box) edit(path, old, new string) {
+func (b box) edit(path, from, to string) {
 	b.t.Helper()
 	text := read(b.t, path)
-	if !strings.Contains(text, old) {
-		b.t.Fatalf("no %q in\n%s", old, text)
+	if !strings.Contains(text, from) {
+		b.t.Fatalf("no %q in\n%s", from, text)
 	}
-	write(b.t, path, strings.Replace(text, old, new, 1))
+	write(b.t, path, strings.Replace(text, from, to, 1))
 }
 
 func TestPresent(t *testing.T) {
