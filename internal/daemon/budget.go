@@ -16,9 +16,9 @@ import (
 	"belay/internal/state/mirror"
 )
 
-// budget bounds what sessions keep: each its checkpoints, and all together their checkpoints, mirrors and saved states. The
-// folder is measured at the start and at each heartbeat; between these it is counted as it changes, on the high side, so that
-// the bound holds at every moment.
+// budget bounds what sessions keep: each its checkpoints, and all together their checkpoints, mirrors and saved states.
+// The folder is measured at the start and at each heartbeat; between these it is counted as it changes, on the high
+// side, so that the bound holds at every moment.
 type budget struct {
 	dir      state.Dir
 	store    *breaker.Breaker
@@ -37,23 +37,25 @@ type budget struct {
 	overfull chan struct{} // told when mirrors have grown past what is allowed
 }
 
-// Room is made when more than highShare of the bound is kept, down to lowShare, so that it is seldom made. What is counted
-// only after it was written (mirrors), and half-made states, have the rest. While it is tight, countEvery checkpoints go by
-// before the folder is measured again.
+// Room is made when more than highShare of the bound is kept, down to lowShare, so that it is seldom made. What is
+// counted only after it was written (mirrors), and half-made states, have the rest. While it is tight, countEvery
+// checkpoints go by before the folder is measured again.
 const (
 	highShare  = 31.0 / 32
 	lowShare   = 30.0 / 32
 	countEvery = 200
 )
 
-func newBudget(dir state.Dir, store *breaker.Breaker, ss *sessions, settings *atomic.Pointer[Options], patience time.Duration, log *zap.Logger) *budget {
+func newBudget(
+	dir state.Dir, store *breaker.Breaker, ss *sessions, settings *atomic.Pointer[Options], patience time.Duration, log *zap.Logger,
+) *budget {
 	return &budget{dir: dir, store: store, sessions: ss, settings: settings, patience: patience, log: log,
 		measured: make(chan struct{}), turn: make(chan struct{}, 1), overfull: make(chan struct{}, 1)}
 }
 
-// Make applies the retention to a session that is about to put a checkpoint, takes the checkpoint's bytes of the total, and
-// makes room for them first. Landed says how it went. It never refuses: a checkpoint is worth more than the bound, and a disk
-// that hangs for one session must not hold up all others.
+// Make applies the retention to a session that is about to put a checkpoint, takes the checkpoint's bytes of the total,
+// and makes room for them first. Landed says how it went. It never refuses: a checkpoint is worth more than the bound,
+// and a disk that hangs for one session must not hold up all others.
 func (b *budget) Make(ctx context.Context, key checkpoint.Key, bytes int64) {
 	policy := b.settings.Load().Retention
 	if b.tight.Load() {
@@ -192,8 +194,8 @@ func (b *budget) measure(ctx context.Context) ([]state.Usage, error) {
 	return usage, nil
 }
 
-// makeRoom cuts the session whose files are oldest to its last good FULL and its state, then the next. Where sessions at rest
-// have no more to give, the active ones cut themselves, but for the mirror that they write.
+// makeRoom cuts the session whose files are oldest to its last good FULL and its state, then the next. Where sessions
+// at rest have no more to give, the active ones cut themselves, but for the mirror that they write.
 func (b *budget) makeRoom(ctx context.Context, usage []state.Usage) error {
 	slices.SortFunc(usage, func(a, b state.Usage) int { return a.Newest.Compare(b.Newest) })
 	active := map[string]*session.Session{}

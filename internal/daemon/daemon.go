@@ -1,9 +1,9 @@
 // Package daemon wires belay together: the socket, one goroutine for each active session, the journal, the store behind
-// its breaker, the watch over transcripts, the heartbeat, and stopping. Deciding lies in package checkpoint, writing the
-// brief in package recovery; here things are only carried from one to the other.
+// its breaker, the watch over transcripts, the heartbeat, and stopping. Deciding lies in package checkpoint, writing
+// the brief in package recovery; here things are only carried from one to the other.
 //
-// A Daemon is a handle that lives as long as its process. It lives one life after the other: when somebody removes the state
-// folder or the socket, what is in memory is saved, that life ends, and the next one listens, replays and serves.
+// A Daemon is a handle that lives as long as its process. It lives one life after the other: when somebody removes the
+// state folder or the socket, what is in memory is saved, that life ends, and the next one listens, replays and serves.
 package daemon
 
 import (
@@ -45,8 +45,8 @@ func New(opt Options) *Daemon {
 // errGone: the socket or the state folder was removed under the daemon.
 var errGone = errors.New("the socket is gone")
 
-// Run listens, replays, serves until ctx ends, and then takes the last checkpoints. It returns socket.ErrRunning when another
-// daemon holds the lock.
+// Run listens, replays, serves until ctx ends, and then takes the last checkpoints. It returns socket.ErrRunning when
+// another daemon holds the lock.
 func (d *Daemon) Run(ctx context.Context) error {
 	for {
 		err := d.live(ctx)
@@ -73,7 +73,10 @@ func (d *Daemon) live(ctx context.Context) error {
 	served := make(chan struct{})
 	defer l.awaitEnd(served)
 	defer end()
-	go func() { defer close(served); l.server.Serve(life, talk, l.site.place) }() // first of all: clients wait for ready, not for a socket
+	go func() { // first of all: clients wait for ready, not for a socket
+		defer close(served)
+		l.server.Serve(life, talk, l.site.place)
+	}()
 
 	store, err := d.openStore(l.dir)
 	var rep state.Report

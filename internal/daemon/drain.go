@@ -30,8 +30,8 @@ type drain struct {
 	on   atomic.Bool   // checkpoints wait: only the latest state of each session is worth one
 }
 
-// follow empties the spool at the start, and when the watch or the heartbeat says that there may be something in it (an intake
-// that found the daemon hung leaves its event there).
+// follow empties the spool at the start, and when the watch or the heartbeat says that there may be something in it (an
+// intake that found the daemon hung leaves its event there).
 func (d *drain) follow(ctx context.Context) {
 	for {
 		n, err := d.once(ctx)

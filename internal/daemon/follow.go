@@ -62,8 +62,9 @@ func (l *life) followBreaker(ctx context.Context) {
 	}
 }
 
-// followJournal saves the states that a sealed segment holds and lets the segment go: at the start those of earlier runs,
-// then each as it is full. When the disk is back after a fault every state is saved, since records may have been dropped.
+// followJournal saves the states that a sealed segment holds and lets the segment go: at the start those of earlier
+// runs, then each as it is full. When the disk is back after a fault every state is saved, since records may have been
+// dropped.
 func (l *life) followJournal(ctx context.Context) {
 	dropped, failing := uint64(0), false
 	for {
@@ -85,7 +86,8 @@ func (l *life) followJournal(ctx context.Context) {
 			l.site.check()
 		} else if h.Dropped > dropped {
 			dropped = h.Dropped
-			l.log.Warn("events had no room in memory while the journal's disk failed: only the states hold them", zap.Uint64("events", dropped))
+			l.log.Warn("events had no room in memory while the journal's disk failed: only the states hold them",
+				zap.Uint64("events", dropped))
 			if err := l.sessions.saveThrough(ctx, h.Last); err != nil && ctx.Err() == nil {
 				l.log.Warn("save states", zap.Error(err))
 			}

@@ -23,8 +23,8 @@ import (
 	"belay/internal/state/query"
 )
 
-// life is one life of a daemon, from the lock to the end of its last goroutine. Up to server it is made by newLife, the rest by
-// open; requests wait until that is done.
+// life is one life of a daemon, from the lock to the end of its last goroutine. Up to server it is made by newLife, the
+// rest by open; requests wait until that is done.
 type life struct {
 	opt      Options
 	settings *atomic.Pointer[Options] // with what Reload changed
@@ -83,7 +83,8 @@ func (l *life) open(starting, ctx context.Context, store checkpoint.Store) (rep 
 	if err != nil {
 		return rep, err
 	}
-	if l.beats, err = heartbeat.New(l.opt.Heartbeat, l.beat, heartbeat.Options{Last: l.dir.LastBeat(), Log: l.log}); err != nil {
+	last := heartbeat.Options{Last: l.dir.LastBeat(), Log: l.log}
+	if l.beats, err = heartbeat.New(l.opt.Heartbeat, l.beat, last); err != nil {
 		return rep, err
 	}
 
@@ -108,12 +109,13 @@ func (l *life) open(starting, ctx context.Context, store checkpoint.Store) (rep 
 // wire makes the parts that know each other.
 func (l *life) wire(ctx context.Context, mirrors session.Mirrors) {
 	spawn := func(f func(ctx context.Context)) { l.wait.Go(func() { f(ctx) }) }
-	services := &session.Services{Journal: l.journal, Store: l.store, Mirrors: mirrors, Dir: l.dir, Log: l.log, Counts: &l.counts.Counts,
-		Times: l.times.session, Settings: l.sessionSettings, Spawn: spawn, Builds: make(chan struct{}, session.MaxBuilds)}
+	services := &session.Services{Journal: l.journal, Store: l.store, Mirrors: mirrors, Dir: l.dir, Log: l.log,
+		Counts: &l.counts.Counts, Times: l.times.session, Settings: l.sessionSettings, Spawn: spawn,
+		Builds: make(chan struct{}, session.MaxBuilds)}
 	l.sessions = newSessions(services, l.opt, l.load)
 	l.drain = &drain{dir: l.dir, log: l.log, retry: l.times.spoolRetry, take: l.takeSpooled, sessions: l.sessions,
 		dropped: &l.counts.dropped, wake: make(chan struct{}, 1)}
-	l.watchers = newWatchers(l.opt, l.sessions, spawn, l.drain.once)
+	l.watchers = newWatchers(l.opt, l.sessions, l.drain)
 	l.budget = newBudget(l.dir, l.store, l.sessions, l.settings, l.times.room, l.log)
 	services.Watch, services.Room, services.Others, services.Draining = l.watchers, l.budget, l.sessions, l.drain.on.Load
 
@@ -136,8 +138,8 @@ func (l *life) folder() query.Folder { return query.Folder{Dir: l.dir, Agents: l
 // errNoKeyDir says that the key of exact mirrors has no place of its own.
 var errNoKeyDir = errors.New("the key's folder would lie in the state folder, or there is no home folder")
 
-// openMirrors opens the codec and, for exact mirrors, the key. Without a safe key the mirrors are kept as usual, without
-// secrets: a copy less is worse than another copy.
+// openMirrors opens the codec and, for exact mirrors, the key. Without a safe key the mirrors are kept as usual,
+// without secrets: a copy less is worse than another copy.
 func (l *life) openMirrors() (m session.Mirrors, err error) {
 	m.Off = l.opt.Mirror == MirrorOff
 	if m.Codec, err = mirror.NewCodec(); err != nil || l.opt.Mirror != MirrorExact {
@@ -145,12 +147,14 @@ func (l *life) openMirrors() (m session.Mirrors, err error) {
 	}
 
 	err = errNoKeyDir
-	if rel, rerr := filepath.Rel(l.opt.StateDir, l.opt.KeyDir); l.opt.KeyDir != "" && (rerr != nil || rel == ".." || strings.HasPrefix(rel, "../")) {
+	rel, rerr := filepath.Rel(l.opt.StateDir, l.opt.KeyDir)
+	if l.opt.KeyDir != "" && (rerr != nil || rel == ".." || strings.HasPrefix(rel, "../")) {
 		m.Key, err = mirror.MakeKey(l.opt.FS, l.opt.KeyDir)
 	}
 	if err != nil {
 		m.NoKey = "no exact mirror, but one without secrets: " + err.Error()
-		l.log.Error("mirror: exact is refused, mirrors are kept without secrets", zap.Error(err), zap.String("do", "belay doctor says what to do"))
+		l.log.Error("mirror: exact is refused, mirrors are kept without secrets",
+			zap.Error(err), zap.String("do", "belay doctor says what to do"))
 	}
 	return m, nil
 }

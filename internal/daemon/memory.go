@@ -22,8 +22,8 @@ func (l *life) settleIn(ctx context.Context) {
 // releaseAfter is how long a daemon has had no session before it gives memory back.
 const releaseAfter = time.Second
 
-// releaseMemory gives the heap's memory back whenever the last session has left. A start leaves nothing there that is worth a
-// collection.
+// releaseMemory gives the heap's memory back whenever the last session has left. A start leaves nothing there that is
+// worth a collection.
 func releaseMemory(ctx context.Context, ss *sessions) {
 	for {
 		select {

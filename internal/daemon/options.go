@@ -45,8 +45,8 @@ type Options struct {
 
 	Connections       int
 	SessionsPerMinute int
-	// Ready is called when clients are answered from now on, again after the daemon had to begin anew; it does not block.
-	// nil: nobody is told.
+	// Ready is called when clients are answered from now on, again after the daemon had to begin anew; it does not
+	// block. nil: nobody is told.
 	Ready func()
 
 	// IdleExit ends a daemon that a hook started after so long without a live agent; 0: never.
@@ -62,8 +62,8 @@ const (
 	MirrorOff      Mirror = "off"
 )
 
-// Reload takes over the settings of opt that can change while the daemon runs: gates, retention, recovery and work tree.
-// It may be called at any time, from any goroutine; what is under way ends by the old ones.
+// Reload takes over the settings of opt that can change while the daemon runs: gates, retention, recovery and work
+// tree. It may be called at any time, from any goroutine; what is under way ends by the old ones.
 func (d *Daemon) Reload(opt Options) {
 	next := *d.settings.Load()
 	next.Gates, next.Retention, next.TotalBytes = opt.Gates, opt.Retention, opt.TotalBytes
@@ -82,6 +82,7 @@ type times struct {
 }
 
 func usualTimes() times {
-	return times{session: session.UsualTimes(), socket: socket.Times{Ready: 30 * time.Second, Frame: 30 * time.Second, Write: 10 * time.Second},
-		brief: 800 * time.Millisecond, stop: 1500 * time.Millisecond, room: 30 * time.Second, spoolRetry: 30 * time.Second}
+	return times{session: session.UsualTimes(),
+		socket: socket.Times{Ready: 30 * time.Second, Frame: 30 * time.Second, Write: 10 * time.Second},
+		brief:  800 * time.Millisecond, stop: 1500 * time.Millisecond, room: 30 * time.Second, spoolRetry: 30 * time.Second}
 }

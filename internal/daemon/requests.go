@@ -25,13 +25,15 @@ import (
 // staleAfter is how old a spooled event may be for its process number to mean what it did.
 const staleAfter = 10 * time.Second
 
-// Handle starts an op and gives its answer, which may still be on its way. Events reach their sessions in the order of the
-// connection's lines.
+// Handle starts an op and gives its answer, which may still be on its way. Events reach their sessions in the order of
+// the connection's lines.
 func (l *life) Handle(ctx context.Context, cl *socket.Client, req wire.Request, payload []byte) *socket.Answer {
 	switch req.Op {
 	case "hello":
 		cl.Agent = req.Agent
-		return l.bodyAnswer(map[string]any{"version": l.opt.Version, "v": wire.Version, "pid": os.Getpid(), "state_dir": l.opt.StateDir})
+		return l.bodyAnswer(map[string]any{
+			"version": l.opt.Version, "v": wire.Version, "pid": os.Getpid(), "state_dir": l.opt.StateDir,
+		})
 	case "":
 		if cl.Agent == "" {
 			return socket.Failure(wire.CodeBadRequest, "no op", `say {"op":"hello","agent":"..."} first to send bare payloads`)
@@ -97,7 +99,8 @@ func (l *life) take(ctx context.Context, e checkpoint.Event) session.Result {
 		return session.Result{Err: errTooMany}
 	}
 	r := l.sessions.Apply(ctx, e.Key, e)
-	l.feed.Publish(socket.Notice{What: "event", Agent: e.Key.Agent, Session: e.Key.Session, Kind: string(e.Kind), Seq: r.Seq, Decision: wireDecision(r)})
+	l.feed.Publish(socket.Notice{What: "event", Agent: e.Key.Agent, Session: e.Key.Session, Kind: string(e.Kind),
+		Seq: r.Seq, Decision: wireDecision(r)})
 	return r
 }
 
@@ -146,8 +149,9 @@ func (l *life) hook(ctx context.Context, req wire.Request, payload []byte) *sock
 	return ans
 }
 
-// offer adds to a hook's answer the brief that belongs there: at a start by the start's reason, and later, with the next
-// event that can carry it, the brief that a start owed. Where there is none to tell, it may be a line on belay's own faults.
+// offer adds to a hook's answer the brief that belongs there: at a start by the start's reason, and later, with the
+// next event that can carry it, the brief that a start owed. Where there is none to tell, it may be a line on belay's
+// own faults.
 func (l *life) offer(ans *socket.Answer, a agent.Agent, in agent.Incoming, e checkpoint.Event, event string) {
 	if in.Ask == agent.AskNothing {
 		return
@@ -210,14 +214,16 @@ func wireDecision(r session.Result) *wire.Decision {
 	if d.Code == "" || d.Code == checkpoint.CodeNoTrigger {
 		return nil
 	}
-	return &wire.Decision{Take: d.Take, Kind: string(d.Level), Code: string(d.Code), Text: d.Text, Owed: d.Owed, Number: r.Number}
+	return &wire.Decision{Take: d.Take, Kind: string(d.Level), Code: string(d.Code), Text: d.Text,
+		Owed: d.Owed, Number: r.Number}
 }
 
 // eventOp takes an event of any program, in the wire's own form.
 func (l *life) eventOp(ctx context.Context, req wire.Request) *socket.Answer {
 	var w wire.Event
 	if err := json.Unmarshal(req.Body, &w); err != nil {
-		return socket.Failure(wire.CodeBadRequest, "body: "+err.Error(), `for example {"op":"event","agent":"mine","session":"s1","body":{"kind":"prompt","text":"..."}}`)
+		return socket.Failure(wire.CodeBadRequest, "body: "+err.Error(),
+			`for example {"op":"event","agent":"mine","session":"s1","body":{"kind":"prompt","text":"..."}}`)
 	}
 	e, err := fromWire(req, w)
 	if err != nil {
@@ -235,8 +241,10 @@ func (l *life) eventOp(ctx context.Context, req wire.Request) *socket.Answer {
 
 // kinds are the events that a client may send.
 var kinds = map[checkpoint.EventKind]bool{
-	checkpoint.EventStart: true, checkpoint.EventPrompt: true, checkpoint.EventStop: true, checkpoint.EventToolStart: true, checkpoint.EventToolEnd: true,
-	checkpoint.EventCompacting: true, checkpoint.EventCompacted: true, checkpoint.EventChildStart: true, checkpoint.EventChildEnd: true, checkpoint.EventEnd: true,
+	checkpoint.EventStart: true, checkpoint.EventPrompt: true, checkpoint.EventStop: true,
+	checkpoint.EventToolStart: true, checkpoint.EventToolEnd: true,
+	checkpoint.EventCompacting: true, checkpoint.EventCompacted: true,
+	checkpoint.EventChildStart: true, checkpoint.EventChildEnd: true, checkpoint.EventEnd: true,
 	checkpoint.EventExit: true, checkpoint.EventMark: true, checkpoint.EventTask: true, checkpoint.EventBeat: true,
 }
 
@@ -261,11 +269,15 @@ func fromWire(req wire.Request, w wire.Event) (checkpoint.Event, error) {
 	work := realPath(req.Workspace)
 	key := checkpoint.NewKey(name, req.Account, req.Session, work)
 	key.Child = req.Child
-	e := checkpoint.Event{At: time.Now().UTC(), Key: key, Kind: kind, ID: req.ID, Turn: short(w.Turn), Aside: w.Aside, Source: short(w.Source),
-		Reason: short(w.Reason), Outcome: checkpoint.Outcome(short(w.Outcome)), Call: short(w.Call), Name: short(w.Name), Failed: w.Failed,
-		Background: w.Background, Bare: w.Bare, Child: short(w.Child), ChildName: short(w.ChildName), Parent: short(w.Parent), Decision: w.Decision,
-		Transcript: w.Transcript, Workspace: work, Model: short(w.Model), Mode: short(w.Mode), Text: redact.Cut(w.Text, checkpoint.CutText),
-		Input: redact.Cut(w.Input, checkpoint.CutTool), Output: redact.Cut(w.Output, checkpoint.CutTool)}
+	e := checkpoint.Event{
+		At: time.Now().UTC(), Key: key, Kind: kind, ID: req.ID, Turn: short(w.Turn),
+		Aside: w.Aside, Source: short(w.Source), Reason: short(w.Reason), Outcome: checkpoint.Outcome(short(w.Outcome)),
+		Call: short(w.Call), Name: short(w.Name), Failed: w.Failed, Background: w.Background, Bare: w.Bare,
+		Child: short(w.Child), ChildName: short(w.ChildName), Parent: short(w.Parent),
+		Decision: w.Decision, Transcript: w.Transcript, Workspace: work, Model: short(w.Model), Mode: short(w.Mode),
+		Text:  redact.Cut(w.Text, checkpoint.CutText),
+		Input: redact.Cut(w.Input, checkpoint.CutTool), Output: redact.Cut(w.Output, checkpoint.CutTool),
+	}
 	if w.PID > 0 {
 		e.Proc = process(w.PID)
 	}
@@ -305,13 +317,14 @@ func (l *life) markOp(ctx context.Context, req wire.Request) *socket.Answer {
 
 func (l *life) resetOp(ctx context.Context) *socket.Answer {
 	if err := l.store.Reset(ctx); err != nil {
-		return socket.Failure(wire.CodeDegraded, err.Error(), "the store still cannot be written: free space or mend it, then reset again")
+		return socket.Failure(wire.CodeDegraded, err.Error(),
+			"the store still cannot be written: free space or mend it, then reset again")
 	}
 	return l.bodyAnswer(l.store.State())
 }
 
-// realPath compares folders as the kernel does; a path that cannot be resolved stands for itself. A link may lead to a name
-// that is no UTF-8, which keys are not.
+// realPath compares folders as the kernel does; a path that cannot be resolved stands for itself. A link may lead to a
+// name that is no UTF-8, which keys are not.
 func realPath(path string) string {
 	if path == "" {
 		return ""

@@ -35,8 +35,8 @@ type sessions struct {
 }
 
 func newSessions(v *session.Services, opt Options, load func(context.Context, checkpoint.Key) state.Loaded) *sessions {
-	s := &sessions{services: v, agents: opt.Agents, dir: v.Dir, perMinute: opt.SessionsPerMinute, load: load, emptied: make(chan struct{}, 1),
-		naming: make(chan struct{}, 1)}
+	s := &sessions{services: v, agents: opt.Agents, dir: v.Dir, perMinute: opt.SessionsPerMinute, load: load,
+		emptied: make(chan struct{}, 1), naming: make(chan struct{}, 1)}
 	s.mu.active, s.mu.cut = map[checkpoint.Key]*session.Session{}, map[checkpoint.Key]chan struct{}{}
 	return s
 }
@@ -83,7 +83,8 @@ func (ss *sessions) start(ctx context.Context, l state.Loaded, replayed bool) (*
 	return s, nil
 }
 
-// mend puts right on disk what reading a session found to be wrong. The session's own goroutine does it, before anything else.
+// mend puts right on disk what reading a session found to be wrong. The session's own goroutine does it, before
+// anything else.
 func (ss *sessions) mend(l state.Loaded) {
 	if err := errors.Join(l.Err, ss.dir.Mend(l)); err != nil {
 		ss.services.Log.Warn("load state", zap.Stringer("session", l.Key), zap.Error(err))
@@ -179,8 +180,8 @@ func (ss *sessions) resolve(key checkpoint.Key) checkpoint.Key {
 	return key
 }
 
-// account completes the key of a payload that names no transcript, and so does not say which of several homes of the agent
-// it comes from: it belongs to the one session with that id that is known, if there is just one.
+// account completes the key of a payload that names no transcript, and so does not say which of several homes of the
+// agent it comes from: it belongs to the one session with that id that is known, if there is just one.
 func (ss *sessions) account(key checkpoint.Key) checkpoint.Key {
 	if key.Account != "" || ss.Known(key) {
 		return key

@@ -21,8 +21,8 @@ type site struct {
 	gone    chan struct{} // told when the socket or the state folder was removed
 }
 
-// enter makes the state folder and takes lock and socket. A folder that cannot be made is no error: the daemon is degraded from
-// the start, holds events in memory, and hooks notice nothing.
+// enter makes the state folder and takes lock and socket. A folder that cannot be made is no error: the daemon is
+// degraded from the start, holds events in memory, and hooks notice nothing.
 func (s *site) enter(log *zap.Logger) error {
 	if err := s.dir.Make(); err != nil {
 		if errors.Is(err, state.ErrForeign) {
@@ -45,8 +45,8 @@ func (s *site) path() string {
 	return s.place.Path
 }
 
-// check notices that somebody removed the state folder or the socket, or that a state folder which could not be made can be
-// made now: then another life begins.
+// check notices that somebody removed the state folder or the socket, or that a state folder which could not be made
+// can be made now: then another life begins.
 func (s *site) check() {
 	lost := s.place != nil && s.place.Lost()
 	switch now, err := os.Stat(s.dir.Root); {

@@ -71,9 +71,12 @@ func (l *life) statusOp(ctx context.Context, req wire.Request) *socket.Answer {
 func (l *life) status(ctx context.Context) Status {
 	h := l.journal.Health()
 	b := l.store.State()
-	st := Status{Version: l.opt.Version, PID: os.Getpid(), Started: l.began.UTC(), Socket: l.site.path(), StateDir: l.opt.StateDir, Breaker: b, Degraded: b.Phase != breaker.Closed,
-		Watch: l.watchers.watch.Status(), Counts: l.numbers(), Sessions: []query.SessionStatus{}, Heartbeat: l.beats.Last(),
-		Journal: JournalStatus{Stored: h.Stored, Last: h.Last, Held: h.Held, Dropped: h.Dropped, Since: h.Since}}
+	st := Status{
+		Version: l.opt.Version, PID: os.Getpid(), Started: l.began.UTC(), Socket: l.site.path(), StateDir: l.opt.StateDir,
+		Breaker: b, Degraded: b.Phase != breaker.Closed, Watch: l.watchers.watch.Status(), Counts: l.numbers(),
+		Sessions: []query.SessionStatus{}, Heartbeat: l.beats.Last(),
+		Journal: JournalStatus{Stored: h.Stored, Last: h.Last, Held: h.Held, Dropped: h.Dropped, Since: h.Since},
+	}
 	if h.Err != nil {
 		st.Journal.Error = h.Err.Error()
 		st.Journal.Full = errors.Is(h.Err, syscall.ENOSPC) || errors.Is(h.Err, syscall.EDQUOT)
@@ -113,9 +116,21 @@ func (l *life) sessionStatus(ctx context.Context, n state.Name) (query.SessionSt
 }
 
 func (l *life) numbers() map[string]int64 {
-	m := map[string]int64{"events": l.counts.events.Load(), "checkpoints": l.counts.Taken.Load(), "bad_frames": l.server.Counts.BadFrames.Load(),
-		"cut_frames": l.server.Counts.CutFrames.Load(), "refused_connections": l.server.Counts.Refused.Load(), "idle_put_out": l.server.Counts.Evicted.Load(), "dropped": l.counts.dropped.Load(),
-		"lost_records": l.counts.lost.Load(), "panics": l.counts.Panics.Load(), "session_ticks": l.counts.Ticks.Load(), "kept_bytes": l.budget.kept.Load(), "kept_most": l.settings.Load().TotalBytes, "goroutines": int64(runtime.NumGoroutine())}
+	m := map[string]int64{
+		"events":              l.counts.events.Load(),
+		"checkpoints":         l.counts.Taken.Load(),
+		"bad_frames":          l.server.Counts.BadFrames.Load(),
+		"cut_frames":          l.server.Counts.CutFrames.Load(),
+		"refused_connections": l.server.Counts.Refused.Load(),
+		"idle_put_out":        l.server.Counts.Evicted.Load(),
+		"dropped":             l.counts.dropped.Load(),
+		"lost_records":        l.counts.lost.Load(),
+		"panics":              l.counts.Panics.Load(),
+		"session_ticks":       l.counts.Ticks.Load(),
+		"kept_bytes":          l.budget.kept.Load(),
+		"kept_most":           l.settings.Load().TotalBytes,
+		"goroutines":          int64(runtime.NumGoroutine()),
+	}
 	for code, n := range l.counts.Decisions() {
 		m["decision_"+code] = n
 	}
@@ -170,5 +185,6 @@ func (l *life) look(ctx context.Context, req wire.Request) (any, error) {
 		return nil, fmt.Errorf("format %q: brief or delta", ask.Format)
 	}
 	return l.folder().Recover(ctx, query.Question{Name: n, Transcript: ask.Transcript, Since: ask.Since,
-		Options: recovery.Options{Start: ask.Start, Format: recovery.Format(ask.Format), MaxBytes: ask.MaxBytes, MaxMessages: ask.MaxMessages}})
+		Options: recovery.Options{Start: ask.Start, Format: recovery.Format(ask.Format),
+			MaxBytes: ask.MaxBytes, MaxMessages: ask.MaxMessages}})
 }

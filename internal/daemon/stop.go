@@ -14,8 +14,9 @@ import (
 	"belay/internal/daemon/session"
 )
 
-// stop ends the connections, so that all that was promised on them is done, and then takes the forced FULL of every session
-// with something new, within its budget; the rest is owed at the next start. ctx is the life's, which ends after it.
+// stop ends the connections, so that all that was promised on them is done, and then takes the forced FULL of every
+// session with something new, within its budget; the rest is owed at the next start. ctx is the life's, which ends
+// after it.
 func (l *life) stop(ctx context.Context, hangUp context.CancelFunc, served <-chan struct{}) error {
 	l.sessions.stop()
 	l.drain.on.Store(false) // a drain ends by itself now

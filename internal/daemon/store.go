@@ -16,8 +16,8 @@ import (
 	"belay/internal/vfs"
 )
 
-// openJournal always gives a journal. Where its folder cannot even be listed, what it holds is not known: numbers then go on
-// far above any that can be in it, and the events stay in memory until the folder can be written.
+// openJournal always gives a journal. Where its folder cannot even be listed, what it holds is not known: numbers then
+// go on far above any that can be in it, and the events stay in memory until the folder can be written.
 func (l *life) openJournal() (*journal.Journal, error) {
 	opt := journal.Options{SegmentBytes: l.opt.SegmentBytes, Memory: l.opt.MemoryBytes}
 	j, err := journal.Open(l.opt.FS, l.dir.Journal(), opt)

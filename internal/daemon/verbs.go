@@ -30,7 +30,8 @@ type verbFlags struct {
 // otherAgent is the agent of a verb or an event that names none.
 const otherAgent = "other"
 
-// verb answers a verb of the original scripts. The text for the terminal is the reply's body; a refused gate is no error.
+// verb answers a verb of the original scripts. The text for the terminal is the reply's body; a refused gate is no
+// error.
 func (l *life) verb(ctx context.Context, req wire.Request) *socket.Answer {
 	var f verbFlags
 	if len(req.Body) > 0 {
@@ -59,7 +60,8 @@ func (l *life) verb(ctx context.Context, req wire.Request) *socket.Answer {
 	case "recover":
 		return l.verbRecover(req)
 	default:
-		return textAnswer(socket.Failure(wire.CodeUnknownOp, "unknown verb "+req.Event, "increment, tool-start, tool-end, check-sparse, check-full, status, recover"))
+		return textAnswer(socket.Failure(wire.CodeUnknownOp, "unknown verb "+req.Event,
+			"increment, tool-start, tool-end, check-sparse, check-full, status, recover"))
 	}
 	e, err := fromWire(req, w)
 	if err != nil {
@@ -128,15 +130,19 @@ func (l *life) check(ctx context.Context, req wire.Request, f verbFlags) *socket
 	})
 }
 
-// whenWritten puts a question to the session that a request names and answers when its checkpoint, if any, is in the store.
-func (l *life) whenWritten(ctx context.Context, req wire.Request, question func(*session.Session) (<-chan session.Result, bool)) *socket.Answer {
+// whenWritten puts a question to the session that a request names and answers when its checkpoint, if any, is in the
+// store.
+func (l *life) whenWritten(
+	ctx context.Context, req wire.Request, question func(*session.Session) (<-chan session.Result, bool),
+) *socket.Answer {
 	e, err := fromWire(req, wire.Event{Kind: string(checkpoint.EventBeat)})
 	if err != nil {
 		return textAnswer(socket.Failure(wire.CodeBadRequest, err.Error(), "give --session ID or set BELAY_SESSION"))
 	}
 	key := l.sessions.resolve(e.Key)
 	if !l.sessions.Known(key) {
-		return textAnswer(socket.Failure(wire.CodeNotFound, "no session "+req.Session+" of "+e.Key.Agent, "belay list shows the sessions"))
+		return textAnswer(socket.Failure(wire.CodeNotFound, "no session "+req.Session+" of "+e.Key.Agent,
+			"belay list shows the sessions"))
 	}
 	stopping := textAnswer(socket.Failure(wire.CodeStopping, session.ErrStopping.Error(), "try again"))
 	s, err := l.sessions.Session(ctx, key)
@@ -162,7 +168,8 @@ func (l *life) whenWritten(ctx context.Context, req wire.Request, question func(
 		case <-s.Done():
 			a.Reply = stopping.Reply
 		case <-ctx.Done():
-			a.Reply = socket.Failure(wire.CodeInternal, "the checkpoint is not written yet", "belay status shows what holds it up").Reply
+			a.Reply = socket.Failure(wire.CodeInternal, "the checkpoint is not written yet",
+				"belay status shows what holds it up").Reply
 		}
 	}}
 }
@@ -173,9 +180,10 @@ func (l *life) verbStatus(req wire.Request) *socket.Answer {
 		if req.Session == "" {
 			v = l.status(ctx)
 		} else {
-			st, err := l.sessionStatus(ctx, state.Name{Agent: named(req.Agent), Session: req.Session, Workspace: realPath(req.Workspace)})
+			st, err := l.sessionStatus(ctx, verbName(req))
 			if err != nil {
-				*a = *textAnswer(socket.Failure(wire.CodeNotFound, "session "+req.Session+": "+err.Error(), "belay list shows the sessions"))
+				*a = *textAnswer(socket.Failure(wire.CodeNotFound, "session "+req.Session+": "+err.Error(),
+					"belay list shows the sessions"))
 				return
 			}
 			v = st
@@ -189,16 +197,18 @@ func (l *life) verbStatus(req wire.Request) *socket.Answer {
 	}}
 }
 
-func named(agent string) string {
-	if agent == otherAgent {
-		return ""
+// verbName is the session that a verb names, of any agent when it names none.
+func verbName(req wire.Request) state.Name {
+	n := state.Name{Agent: req.Agent, Session: req.Session, Workspace: realPath(req.Workspace)}
+	if n.Agent == otherAgent {
+		n.Agent = ""
 	}
-	return agent
+	return n
 }
 
 func (l *life) verbRecover(req wire.Request) *socket.Answer {
 	return &socket.Answer{Reply: wire.Reply{OK: true}, Finish: func(ctx context.Context, a *socket.Answer) {
-		r, err := l.folder().Recover(ctx, query.Question{Name: state.Name{Agent: named(req.Agent), Session: req.Session, Workspace: realPath(req.Workspace)},
+		r, err := l.folder().Recover(ctx, query.Question{Name: verbName(req),
 			Options: recovery.Options{Start: recovery.StartManual, MaxBytes: l.settings.Load().BriefBytes}})
 		if err != nil {
 			*a = *textAnswer(socket.Failure(wire.CodeNotFound, err.Error(), "belay list shows the sessions"))

@@ -14,8 +14,7 @@ import (
 type watchers struct {
 	watch    *watch.Watcher
 	sessions *sessions
-	spawn    func(func(ctx context.Context))
-	drain    func(ctx context.Context) (int, error)
+	drain    *drain
 
 	mu struct {
 		sync.Mutex
@@ -24,8 +23,8 @@ type watchers struct {
 	}
 }
 
-func newWatchers(opt Options, ss *sessions, spawn func(func(ctx context.Context)), drain func(ctx context.Context) (int, error)) *watchers {
-	w := &watchers{sessions: ss, spawn: spawn, drain: drain,
+func newWatchers(opt Options, ss *sessions, d *drain) *watchers {
+	w := &watchers{sessions: ss, drain: d,
 		watch: watch.New(watch.Options{Log: opt.Log, Poll: opt.Poll, PollMax: opt.PollMax, NotifyOff: !opt.Notify})}
 	w.mu.paths, w.mu.procs = map[string]map[checkpoint.Key]bool{}, map[checkpoint.Proc]bool{}
 	return w
@@ -86,7 +85,7 @@ func (w *watchers) Await(p checkpoint.Proc) {
 	}
 	w.mu.procs[p] = true
 
-	w.spawn(func(ctx context.Context) {
+	w.sessions.services.Spawn(func(ctx context.Context) {
 		err := proc.Wait(ctx, p)
 		w.mu.Lock()
 		delete(w.mu.procs, p)
@@ -94,9 +93,9 @@ func (w *watchers) Await(p checkpoint.Proc) {
 		if err != nil || ctx.Err() != nil {
 			return
 		}
-		// What the agent said before its end may still lie in the spool: its good-bye, most of all. A spool that cannot be
-		// read holds no death back.
-		_, _ = w.drain(ctx)
+		// What the agent said before its end may still lie in the spool: its good-bye, most of all. A spool that cannot
+		// be read holds no death back.
+		_, _ = w.drain.once(ctx)
 		for _, s := range w.sessions.Active() {
 			s.Exited(ctx, p)
 		}

@@ -10,12 +10,12 @@
 //	being told ---nothing-------------> nobody asked
 //	any other ----missed start--------> owed
 //
-// What must survive the daemon (told, owed) is read from the session's state; only "being told" is kept here, because it ends
-// with the client's connection. The death of a predecessor is told in the same way by one session alone: from the moment it is
-// chosen until the "given" is in its journal too, or until it is free again for the next one.
+// What must survive the daemon (told, owed) is read from the session's state; only "being told" is kept here, because
+// it ends with the client's connection. The death of a predecessor is told in the same way by one session alone: from
+// the moment it is chosen until the "given" is in its journal too, or until it is free again for the next one.
 //
-// It promises that two clients are never told at the same time of one session or of one death, that nothing counts as told
-// before its bytes have reached a client, and that what reached nobody is owed. It knows sessions and no sockets.
+// It promises that two clients are never told at the same time of one session or of one death, that nothing counts as
+// told before its bytes have reached a client, and that what reached nobody is owed. It knows sessions and no sockets.
 package brief
 
 import (
@@ -92,9 +92,11 @@ type Brief struct {
 	late   bool // its client stopped waiting before the session could be asked
 }
 
-// Tell writes what the client of an event is to be told. nil: nobody is to be told now. Else the caller says with Done how it
-// went. to is the event's session; e is its first event.
-func (t *Teller) Tell(ctx context.Context, want agent.Ask, to checkpoint.Key, e checkpoint.Event, a agent.Agent) *Brief {
+// Tell writes what the client of an event is to be told. nil: nobody is to be told now. Else the caller says with Done
+// how it went. to is the event's session; e is its first event.
+func (t *Teller) Tell(
+	ctx context.Context, want agent.Ask, to checkpoint.Key, e checkpoint.Event, a agent.Agent,
+) *Brief {
 	ctx, cancel := context.WithTimeout(ctx, t.opt.Budget)
 	defer cancel()
 
@@ -104,7 +106,8 @@ func (t *Teller) Tell(ctx context.Context, want agent.Ask, to checkpoint.Key, e 
 	}
 	if want == agent.AskCarry {
 		b.Start = b.self.Source
-		b.self.Messages = slices.DeleteFunc(b.self.Messages, func(m checkpoint.Message) bool { // the prompt that carries it says itself
+		b.self.Messages = slices.DeleteFunc(b.self.Messages, func(m checkpoint.Message) bool {
+			// The prompt that carries it says itself.
 			return m.Role == checkpoint.RoleUser && m.Turn == b.self.TurnSeq && m.Text == e.Text
 		})
 	}
@@ -125,8 +128,8 @@ func (t *Teller) Tell(ctx context.Context, want agent.Ask, to checkpoint.Key, e 
 	return b
 }
 
-// begin moves a session to "being told", where its phase allows that. It happens in the session's goroutine, so that no event
-// comes between.
+// begin moves a session to "being told", where its phase allows that. It happens in the session's goroutine, so that no
+// event comes between.
 func (t *Teller) begin(ctx context.Context, b *Brief, want agent.Ask) bool {
 	s, err := t.opt.Sessions.Session(ctx, b.to)
 	if err != nil {
@@ -154,8 +157,8 @@ func (t *Teller) begin(ctx context.Context, b *Brief, want agent.Ask) bool {
 	return !b.late
 }
 
-// isNew says that a session has nothing of its own to be told (its first prompt, which may carry an owed brief, aside): it
-// may have a predecessor, unless it was told of one.
+// isNew says that a session has nothing of its own to be told (its first prompt, which may carry an owed brief, aside):
+// it may have a predecessor, unless it was told of one.
 func isNew(s *checkpoint.State, start string) bool {
 	switch start {
 	case recovery.StartClear, recovery.StartCompact, recovery.StartResume, recovery.StartFork:

@@ -62,8 +62,8 @@ func (t *Teller) claim(b *Brief, death checkpoint.Key) bool {
 	return true
 }
 
-// dead gives a copy of a predecessor's state, with its death journalled: what is told of it counts for that death. nil when
-// another session was told of it since it was chosen.
+// dead gives a copy of a predecessor's state, with its death journalled: what is told of it counts for that death. nil
+// when another session was told of it since it was chosen.
 func (t *Teller) dead(ctx context.Context, key checkpoint.Key) *checkpoint.State {
 	s, err := t.opt.Sessions.Session(ctx, key)
 	if err != nil {
@@ -78,11 +78,13 @@ func (t *Teller) dead(ctx context.Context, key checkpoint.Key) *checkpoint.State
 	return state
 }
 
-// candidates looks at the active sessions of a workspace, and gives the folders of all that are active. Of those whose process
-// lives that is all there is to know; only the others are asked, and one that does not answer in time counts as living.
-func (t *Teller) candidates(ctx context.Context, self checkpoint.Key, workspace string) ([]recovery.Candidate, map[string]bool) {
+// candidates looks at the active sessions of a workspace, and gives the folders of all that are active. Of those whose
+// process lives that is all there is to know; only the others are asked, and one that does not answer in time counts as
+// living.
+func (t *Teller) candidates(
+	ctx context.Context, self checkpoint.Key, workspace string,
+) (list []recovery.Candidate, active map[string]bool) {
 	active, gone := map[string]bool{}, map[checkpoint.Proc]bool{{}: true}
-	var list []recovery.Candidate
 	var unsure []*session.Session
 	for _, s := range t.opt.Sessions.Active() {
 		active[s.Folder] = true
@@ -100,7 +102,8 @@ func (t *Teller) candidates(ctx context.Context, self checkpoint.Key, workspace 
 		switch {
 		case !dead:
 			list = append(list, recovery.Candidate{Key: s.Key, Workspace: workspace, Alive: true})
-		case s.Key.Agent == self.Agent: // another agent's dead are nothing to this one; its living may be the one that goes on
+		case s.Key.Agent == self.Agent:
+			// Another agent's dead are nothing to this one; its living may be the one that goes on.
 			unsure = append(unsure, s)
 		}
 	}

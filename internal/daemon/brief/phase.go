@@ -32,8 +32,8 @@ var moves = map[phase]map[sign]phase{
 	owed:    {start: telling, carrier: telling},
 }
 
-// phaseOf reads the phase of a session from its state, which holds what must survive the daemon; busy says that a client is
-// being told.
+// phaseOf reads the phase of a session from its state, which holds what must survive the daemon; busy says that a
+// client is being told.
 func phaseOf(st *checkpoint.State, busy bool) phase {
 	switch {
 	case busy:

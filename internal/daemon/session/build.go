@@ -13,8 +13,8 @@ import (
 	"belay/internal/host/git"
 )
 
-// build is a checkpoint on its way: decided, then brought up to date with the transcript, then written. It never delays the
-// session's events.
+// build is a checkpoint on its way: decided, then brought up to date with the transcript, then written. It never delays
+// the session's events.
 type build struct {
 	decision checkpoint.Decision
 	since    time.Time
@@ -63,8 +63,8 @@ func (s *Session) advance(ctx context.Context) {
 	s.write(b)
 }
 
-// write copies the state and stores the checkpoint in a goroutine that may outlive the session: a store that hangs must not
-// hold up anything of it.
+// write copies the state and stores the checkpoint in a goroutine that may outlive the session: a store that hangs must
+// not hold up anything of it.
 func (s *Session) write(b *build) {
 	copied := s.state.Clone()
 	copied.OwedFull, copied.OwedSparse = "", false
@@ -86,8 +86,10 @@ func (s *Session) put(ctx context.Context, c *checkpoint.Checkpoint) error {
 		return ctx.Err()
 	}
 
-	_ = s.Journal.Wait(ctx, c.State.Seq) // a checkpoint is worth having while the journal's disk fails; a load knows of such numbers
-	if c.Level == checkpoint.Full && s.Settings().WorkTree && c.State.Workspace != "" && c.Cause != checkpoint.CauseStopping {
+	// A checkpoint is worth having while the journal's disk fails; a load knows of such numbers.
+	_ = s.Journal.Wait(ctx, c.State.Seq)
+	full := c.Level == checkpoint.Full && c.Cause != checkpoint.CauseStopping
+	if full && s.Settings().WorkTree && c.State.Workspace != "" {
 		c.WorkTree = git.Status(ctx, c.State.Workspace)
 	}
 
@@ -131,8 +133,8 @@ func (s *Session) wrote(ctx context.Context, b *build, c *checkpoint.Checkpoint,
 	}
 
 	s.failures, s.retryAt = 0, time.Time{}
-	s.Log.Info("checkpoint", zap.Stringer("session", s.Key), zap.Uint64("number", c.Number), zap.String("kind", string(c.Level)),
-		zap.String("cause", string(c.Cause)))
+	s.Log.Info("checkpoint", zap.Stringer("session", s.Key), zap.Uint64("number", c.Number),
+		zap.String("kind", string(c.Level)), zap.String("cause", string(c.Cause)))
 	s.Counts.Taken.Add(1)
 	s.waiters = slices.DeleteFunc(s.waiters, func(w waiter) bool {
 		if w.after > t.News {
@@ -148,7 +150,8 @@ func (s *Session) wrote(ctx context.Context, b *build, c *checkpoint.Checkpoint,
 func (s *Session) failed(ctx context.Context, b *build, err error) {
 	if ctx.Err() == nil {
 		if s.failures++; s.failures == 1 { // what follows is told by the breaker, once
-			s.Log.Warn("checkpoint", zap.Stringer("session", s.Key), zap.String("kind", string(b.decision.Level)), zap.Error(err))
+			s.Log.Warn("checkpoint", zap.Stringer("session", s.Key), zap.String("kind", string(b.decision.Level)),
+				zap.Error(err))
 		}
 		s.retryAt = time.Now().Add(min(s.Times.RetryFirst<<min(s.failures-1, 10), s.Times.RetryLongest))
 	}
@@ -162,8 +165,8 @@ func (s *Session) failed(ctx context.Context, b *build, err error) {
 	s.answer(Result{Decision: d, Err: err})
 }
 
-// adopt folds in the checkpoints that reached the store while the journal did not hear of it any more: the last daemon ended
-// between the two. What they hold is not taken again.
+// adopt folds in the checkpoints that reached the store while the journal did not hear of it any more: the last daemon
+// ended between the two. What they hold is not taken again.
 func (s *Session) adopt(ctx context.Context) {
 	list, err := s.Store.List(ctx, s.Key)
 	if err != nil {
@@ -179,7 +182,8 @@ func (s *Session) adopt(ctx context.Context) {
 			c, err = checkpoint.DecodeIn(s.Key.Dir(), data)
 		}
 		if err != nil {
-			s.Log.Warn("a checkpoint that the journal does not know", zap.Stringer("session", s.Key), zap.Uint64("number", m.Number), zap.Error(err))
+			s.Log.Warn("a checkpoint that the journal does not know",
+				zap.Stringer("session", s.Key), zap.Uint64("number", m.Number), zap.Error(err))
 			continue
 		}
 		t := c.Taken()
@@ -187,8 +191,8 @@ func (s *Session) adopt(ctx context.Context) {
 	}
 }
 
-// Trim has the session leave its last good FULL in the store, and waits for it. One that writes a checkpoint made its room
-// before it began.
+// Trim has the session leave its last good FULL in the store, and waits for it. One that writes a checkpoint made its
+// room before it began.
 func (s *Session) Trim(ctx context.Context) error {
 	done := make(chan struct{})
 	if !s.do(ctx, func(ctx context.Context) { s.trim(ctx, done) }) {
@@ -202,8 +206,8 @@ func (s *Session) Trim(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// trim leaves the last good FULL in the store, unless a checkpoint is being written; a new one waits meanwhile. It closes done
-// when that is so.
+// trim leaves the last good FULL in the store, unless a checkpoint is being written; a new one waits meanwhile. It
+// closes done when that is so.
 func (s *Session) trim(ctx context.Context, done chan<- struct{}) {
 	if s.trimming || s.due != nil && s.due.busy {
 		close(done)

@@ -117,8 +117,8 @@ func (s *Session) noteProcs(ctx context.Context, now time.Time) {
 
 // idle says that the session may leave memory: nothing is under way or owed, and nobody lives that could go on.
 func (s *Session) idle() bool {
-	busy := s.due != nil || s.trimming || s.file.reading || s.previous.busy() || s.file.copying || s.save.busy || len(s.waiters) > 0
-	return !busy && !s.pending() && time.Since(s.lastSeen) >= s.Times.IdleAfter && !s.living()
+	busy := s.due != nil || s.trimming || s.save.busy || s.file.reading || s.file.copying || s.previous.busy()
+	return !busy && len(s.waiters) == 0 && !s.pending() && time.Since(s.lastSeen) >= s.Times.IdleAfter && !s.living()
 }
 
 // pending says that a checkpoint is owed.
@@ -141,8 +141,8 @@ func (s *Session) Wanted(ctx context.Context) bool {
 	return wanted
 }
 
-// leave takes an idle session one step out of memory: its mirror is put in order, its state saved, its files closed. It says
-// true when the session is out; a step that takes time comes back through the inbox.
+// leave takes an idle session one step out of memory: its mirror is put in order, its state saved, its files closed. It
+// says true when the session is out; a step that takes time comes back through the inbox.
 func (s *Session) leave(ctx context.Context) bool {
 	switch {
 	case s.compactMirror(ctx):

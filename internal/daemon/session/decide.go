@@ -104,9 +104,11 @@ func (s *Session) Healed(ctx context.Context) {
 // Reconsider has the session look at what it owes.
 func (s *Session) Reconsider(ctx context.Context) { s.do(ctx, func(context.Context) {}) }
 
-// question puts a question to the session whose answer may have to wait for a checkpoint. The channel gets one answer, unless
-// the session ends first; false when it has ended.
-func (s *Session) question(ctx context.Context, f func(ctx context.Context, reply chan<- Result)) (<-chan Result, bool) {
+// question puts a question to the session whose answer may have to wait for a checkpoint. The channel gets one answer,
+// unless the session ends first; false when it has ended.
+func (s *Session) question(
+	ctx context.Context, f func(ctx context.Context, reply chan<- Result),
+) (<-chan Result, bool) {
 	reply := make(chan Result, 1)
 	ok := s.do(ctx, func(ctx context.Context) { f(ctx, reply) })
 	return reply, ok
@@ -140,8 +142,8 @@ func (s *Session) CheckSparse(ctx context.Context) (<-chan Result, bool) {
 			s.await(0, reply)
 			return
 		case st.LastSparse != nil && st.SinceSparse == 0 && st.Rounds > 0:
-			reply <- Result{Number: st.LastSparse.Number,
-				Decision: checkpoint.Decision{Take: true, Level: st.LastSparse.Level, Code: checkpoint.CodePassed, Text: "all gates passed"}}
+			passed := checkpoint.Decision{Take: true, Level: st.LastSparse.Level, Code: checkpoint.CodePassed, Text: "all gates passed"}
+			reply <- Result{Number: st.LastSparse.Number, Decision: passed}
 			return
 		}
 		s.check(ctx, "", true, reply)

@@ -25,8 +25,8 @@ type copies struct {
 // ErrFull says that there is no room for a mirror.
 var ErrFull = errors.New("no room in retention.total_bytes")
 
-// copyToMirror brings the mirror of a file in which a record of the agent's was found up to date, one step at a time, and puts
-// it on stable storage at most once a second.
+// copyToMirror brings the mirror of a file in which a record of the agent's was found up to date, one step at a time,
+// and puts it on stable storage at most once a second.
 func (s *Session) copyToMirror(ctx context.Context) {
 	f := &s.file
 	if f.mirror == nil || !f.ours { // what a hook names may be any file of the user's

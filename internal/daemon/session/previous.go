@@ -9,9 +9,9 @@ import (
 	"belay/checkpoint"
 )
 
-// previous is the transcript that a session had before hooks named another. An agent may go on in both for a while (a compaction
-// that runs beside the turn, a resume that writes on in the old file), so it is followed until the session rests or moves
-// again. Its cursor is kept here alone: the durable one is the newer file's.
+// previous is the transcript that a session had before hooks named another. An agent may go on in both for a while (a
+// compaction that runs beside the turn, a resume that writes on in the old file), so it is followed until the session
+// rests or moves again. Its cursor is kept here alone: the durable one is the newer file's.
 type previous struct {
 	path    string
 	source  checkpoint.Transcript
@@ -28,8 +28,8 @@ func (s *Session) keepPrevious(ctx context.Context, path string) {
 	s.Watch.Bind(path, s.Key)
 }
 
-// readPrevious starts a reader of the previous file unless one runs. It waits until the newer file's first read is done: what
-// was copied there is known by then.
+// readPrevious starts a reader of the previous file unless one runs. It waits until the newer file's first read is
+// done: what was copied there is known by then.
 func (s *Session) readPrevious(ctx context.Context) {
 	o := s.previous
 	if o == nil || !o.ready {
@@ -48,8 +48,8 @@ func (s *Session) readPrevious(ctx context.Context) {
 	})
 }
 
-// readPreviousBatch folds in what the previous file brought. A file that is gone or cannot be read is passed over: the newer
-// one counts.
+// readPreviousBatch folds in what the previous file brought. A file that is gone or cannot be read is passed over: the
+// newer one counts.
 func (s *Session) readPreviousBatch(ctx context.Context, o *previous, b checkpoint.Batch, err error) {
 	o.reading = false
 	if o != s.previous {

@@ -6,8 +6,8 @@ import (
 	"belay/checkpoint"
 )
 
-// recentIDs remembers more event ids than the state does. After a suspend each event arrives twice, over its connection and
-// from the spool, with many others in between.
+// recentIDs remembers more event ids than the state does. After a suspend each event arrives twice, over its connection
+// and from the spool, with many others in between.
 type recentIDs struct {
 	hashes []uint64
 	next   int    // the oldest, once there are maxRecent

@@ -51,8 +51,8 @@ func (s *Session) ForgetDisk(ctx context.Context) {
 	})
 }
 
-// saveState puts the state on disk, once the journal holds what is in it, in a goroutine of its own: a slow disk delays no
-// event. done, if not nil, hears of a state that is at least as new as this moment's.
+// saveState puts the state on disk, once the journal holds what is in it, in a goroutine of its own: a slow disk delays
+// no event. done, if not nil, hears of a state that is at least as new as this moment's.
 func (s *Session) saveState(ctx context.Context, done func(error)) {
 	if done == nil {
 		done = func(error) {}
@@ -93,7 +93,8 @@ func (s *Session) saved(ctx context.Context, seq uint64, err error, done func(er
 		s.save.seq, s.save.never = seq, false
 	} else {
 		s.save.notBefore = time.Now().Add(s.Times.RetryLongest)
-		s.Log.Debug("save state", zap.Stringer("session", s.Key), zap.Error(err)) // the journal holds it, and says how its disk is
+		// The journal holds it, and says how its disk is.
+		s.Log.Debug("save state", zap.Stringer("session", s.Key), zap.Error(err))
 	}
 	done(err)
 

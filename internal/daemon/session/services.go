@@ -35,8 +35,8 @@ type Services struct {
 
 	Settings func() Settings
 	Draining func() bool // the spool is being emptied: checkpoints wait until it is
-	// Spawn starts a goroutine that may outlive its session: it ends with the context that it is given, and the daemon waits
-	// for it.
+	// Spawn starts a goroutine that may outlive its session: it ends with the context that it is given, and the daemon
+	// waits for it.
 	Spawn  func(func(ctx context.Context))
 	Builds chan struct{} // a slot for each checkpoint that is being written
 }
@@ -110,8 +110,8 @@ func UsualTimes() Times {
 		QuietChain: 2 * time.Minute, RetryFirst: time.Second, RetryLongest: 30 * time.Second}
 }
 
-// MaxBuilds bounds the checkpoints that are written at the same time, each with its git. A store that hangs for one session
-// leaves room for the others.
+// MaxBuilds bounds the checkpoints that are written at the same time, each with its git. A store that hangs for one
+// session leaves room for the others.
 const MaxBuilds = 16
 
 // Counts are kept over all sessions.
@@ -141,13 +141,15 @@ func (v *Services) Safely(what string, f func()) {
 	defer func() {
 		if p := recover(); p != nil {
 			v.Counts.Panics.Add(1)
-			v.Log.Error("panic", zap.String("in", what), zap.String("panic", PanicText(p)), zap.ByteString("stack", debug.Stack()))
+			v.Log.Error("panic", zap.String("in", what), zap.String("panic", PanicText(p)),
+				zap.ByteString("stack", debug.Stack()))
 		}
 	}()
 	f()
 }
 
-// PanicText tells a panic without what it was about: a fault of the runtime quotes nothing, all else may quote what it choked on.
+// PanicText tells a panic without what it was about: a fault of the runtime quotes nothing, all else may quote what it
+// choked on.
 func PanicText(p any) string {
 	if err, ok := p.(runtime.Error); ok {
 		return redact.Text(err.Error())

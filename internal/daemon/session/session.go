@@ -1,9 +1,9 @@
-// Package session is one active session: a goroutine that owns the session's state and does everything that happens to it, one
-// thing after the other.
+// Package session is one active session: a goroutine that owns the session's state and does everything that happens to
+// it, one thing after the other.
 //
-// An event is journalled, folded and decided upon (event); what the gates take is built and written outside the goroutine and
-// comes back through the inbox as an event of its own. So do what a reader found in the transcript, what was copied into the
-// mirror, and how a save went: nothing that touches a disk or another program holds up an event.
+// An event is journalled, folded and decided upon (event); what the gates take is built and written outside the
+// goroutine and comes back through the inbox as an event of its own. So do what a reader found in the transcript, what
+// was copied into the mirror, and how a save went: nothing that touches a disk or another program holds up an event.
 //
 // It promises:
 //   - Events are journalled in the order in which they reach the inbox, and folded in that order.
@@ -11,8 +11,8 @@
 //   - A session that is idle is saved and leaves memory by itself; what is owed to it keeps it there.
 //   - A panic in one event costs that event alone.
 //
-// It knows no socket and no other session: Services has what it needs of both. Methods that are exported may be called from
-// any goroutine; those that are not run in the session's own, and their context is the one that Run was given.
+// It knows no socket and no other session: Services has what it needs of both. Methods that are exported may be called
+// from any goroutine; those that are not run in the session's own, and their context is the one that Run was given.
 package session
 
 import (
@@ -82,11 +82,12 @@ type Result struct {
 
 var noTrigger = checkpoint.Decision{Code: checkpoint.CodeNoTrigger, Text: "no trigger"}
 
-// New makes a session from its state; a nil agent means one that belay does not know. replayed says that the journal added
-// events which the state's file does not hold. Nothing runs before Run.
+// New makes a session from its state; a nil agent means one that belay does not know. replayed says that the journal
+// added events which the state's file does not hold. Nothing runs before Run.
 func New(v *Services, state *checkpoint.State, a agent.Agent, replayed bool) *Session {
 	s := &Session{Key: state.Key, Folder: v.Dir.Session(state.Key), Services: v, agent: a, state: state,
-		inbox: make(chan func(context.Context), 64), done: make(chan struct{}), lastSeen: time.Now(), noted: map[string]bool{}}
+		inbox: make(chan func(context.Context), 64), done: make(chan struct{}),
+		lastSeen: time.Now(), noted: map[string]bool{}}
 	s.save.seq, s.save.never = state.Seq, state.Began.IsZero()
 	if replayed {
 		s.save.seq = 0
@@ -195,8 +196,8 @@ func ask[T any](ctx context.Context, s *Session, f func(ctx context.Context) T) 
 	return answer, ok
 }
 
-// Ask runs f on the live state, in the session's goroutine, and gives its answer; false when the session ended or ctx did. f
-// must not keep the state.
+// Ask runs f on the live state, in the session's goroutine, and gives its answer; false when the session ended or ctx
+// did. f must not keep the state.
 func Ask[T any](ctx context.Context, s *Session, f func(*checkpoint.State) T) (answer T, ok bool) {
 	return ask(ctx, s, func(context.Context) T { return f(s.state) })
 }
@@ -282,8 +283,8 @@ func (s *Session) NoticeDeath(ctx context.Context) {
 	s.do(ctx, func(ctx context.Context) { s.noticeDeath(ctx, nil) })
 }
 
-// noticeDeath folds the end of the agent's process in where the watch over it has not said so yet, or was never set. now is
-// the process that a start names; it may be the same one.
+// noticeDeath folds the end of the agent's process in where the watch over it has not said so yet, or was never set.
+// now is the process that a start names; it may be the same one.
 func (s *Session) noticeDeath(ctx context.Context, now *checkpoint.Proc) {
 	st := s.state
 	if st.Live && st.Proc != nil && (now == nil || *now != *st.Proc) && query.Candidate(st).Dead {

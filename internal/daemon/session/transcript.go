@@ -16,8 +16,8 @@ import (
 	"belay/recovery"
 )
 
-// transcript is what a session has open of its agent's own record. At most one goroutine reads it and one copies it into
-// the mirror; both hand what they found back through the inbox.
+// transcript is what a session has open of its agent's own record. At most one goroutine reads it and one copies it
+// into the mirror; both hand what they found back through the inbox.
 type transcript struct {
 	opened  string   // path
 	watched []string // it, or the files that it consists of
@@ -61,9 +61,11 @@ func (s *Session) read(ctx context.Context) {
 	})
 }
 
-// fetch reads on in one of the session's files, outside its goroutine. What the file tells of other sessions goes to those; ours
-// says that records of the agent's were found, whichever session they are of.
-func (s *Session) fetch(ctx context.Context, source checkpoint.Transcript, path string, cursor checkpoint.Cursor, workspace string) (b checkpoint.Batch, ours bool, err error) {
+// fetch reads on in one of the session's files, outside its goroutine. What the file tells of other sessions goes to
+// those; ours says that records of the agent's were found, whichever session they are of.
+func (s *Session) fetch(
+	ctx context.Context, source checkpoint.Transcript, path string, cursor checkpoint.Cursor, workspace string,
+) (b checkpoint.Batch, ours bool, err error) {
 	err = errPanic
 	s.Safely("read "+path, func() {
 		b, err = source.Read(ctx, cursor, checkpoint.ReadOptions{})
@@ -78,8 +80,8 @@ func (s *Session) fetch(ctx context.Context, source checkpoint.Transcript, path 
 	return b, ours, err
 }
 
-// handOver gives the records of other sessions to those: a record belongs to the session that it names, whatever file it is
-// in. They are in the journal before this session's cursor moves past them.
+// handOver gives the records of other sessions to those: a record belongs to the session that it names, whatever file
+// it is in. They are in the journal before this session's cursor moves past them.
 func (s *Session) handOver(ctx context.Context, b *checkpoint.Batch, workspace string) error {
 	own := b.Entries[:0:0]
 	others := map[string][]checkpoint.Entry{}
@@ -105,7 +107,8 @@ func (s *Session) handOver(ctx context.Context, b *checkpoint.Batch, workspace s
 	return nil
 }
 
-// tellChildren opens the sessions of the sub-agents that have files of their own, and closes them, as the session's file tells.
+// tellChildren opens the sessions of the sub-agents that have files of their own, and closes them, as the session's
+// file tells.
 func (s *Session) tellChildren(ctx context.Context, b checkpoint.Batch, workspace string) error {
 	for _, n := range b.Entries {
 		key := s.Key
@@ -177,7 +180,8 @@ func (s *Session) readBatch(ctx context.Context, path string, b checkpoint.Batch
 // entries journals a batch. The cursor moves with the last record of it; the fold knows entries that come again after a
 // crash in between.
 func (s *Session) entries(ctx context.Context, b checkpoint.Batch) {
-	if len(b.Entries) == 0 && b.Cursor == s.state.Cursor && b.Losses.BadLines == 0 && b.Losses.Torn == s.state.Losses.Torn {
+	st := s.state
+	if len(b.Entries) == 0 && b.Cursor == st.Cursor && b.Losses.BadLines == 0 && b.Losses.Torn == st.Losses.Torn {
 		return
 	}
 

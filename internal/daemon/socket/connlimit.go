@@ -34,8 +34,8 @@ func newConnLimit(most int, spared, dawdle time.Duration) *connLimit {
 	return l
 }
 
-// admit gives a connection a slot, if need be that of another, which it returns for the caller to evict. ok is false when all
-// others are at work or wait for the daemon.
+// admit gives a connection a slot, if need be that of another, which it returns for the caller to evict. ok is false
+// when all others are at work or wait for the daemon.
 func (l *connLimit) admit(c *conn, now time.Duration) (other *conn, ok bool) {
 	c.move(now)
 	l.mu.Lock()
@@ -160,8 +160,8 @@ func (t *traffic) give() { t.giving.Add(1) }
 
 func (t *traffic) given() { t.giving.Add(-1) }
 
-// waits says that the daemon waits for the client: the client is idle, in the middle of a request, or does not read. Else the
-// client waits for the daemon, and is right to be silent.
+// waits says that the daemon waits for the client: the client is idle, in the middle of a request, or does not read.
+// Else the client waits for the daemon, and is right to be silent.
 func (t *traffic) waits() bool {
 	coming := int32(0)
 	if t.begun.Load() != 0 {

@@ -65,7 +65,8 @@ func (p *Place) take(path, stateDir string) error {
 	if err := wire.Private(target); err != nil {
 		return err
 	}
-	lock := flock.New(lockName(path), flock.SetPermissions(vfs.FileMode), flock.SetFlag(os.O_CREATE|os.O_RDONLY|vfs.PlainFlags))
+	const flags = os.O_CREATE | os.O_RDONLY | vfs.PlainFlags
+	lock := flock.New(lockName(path), flock.SetPermissions(vfs.FileMode), flock.SetFlag(flags))
 	held, err := lock.TryLock()
 	if err != nil {
 		return fmt.Errorf("lock %s: %w", lock.Path(), err)
@@ -74,7 +75,8 @@ func (p *Place) take(path, stateDir string) error {
 		return fmt.Errorf("%w (lock %s)", ErrRunning, lock.Path())
 	}
 	p.locks = append(p.locks, lock)
-	// No client follows a link to a socket. The lock is held there all the same, for whoever comes by the folder's other name.
+	// No client follows a link to a socket. The lock is held there all the same, for whoever comes by the folder's
+	// other name.
 	if err := wire.Private(folder); err != nil {
 		return err
 	}
@@ -131,7 +133,8 @@ func bind(path string) (net.Listener, error) {
 	default:
 		c, err := net.DialTimeout("unix", path, time.Second)
 		if err == nil {
-			return nil, errors.Join(fmt.Errorf("%s: another process is listening here but does not hold the daemon's lock", path), c.Close())
+			err = fmt.Errorf("%s: another process is listening here but does not hold the daemon's lock", path)
+			return nil, errors.Join(err, c.Close())
 		}
 		if !errors.Is(err, syscall.ECONNREFUSED) {
 			return nil, fmt.Errorf("probe %s: %w", path, err)
@@ -140,7 +143,8 @@ func bind(path string) (net.Listener, error) {
 			return nil, fmt.Errorf("remove the stale socket: %w", err)
 		}
 	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}) // close-on-exec; the folder is closed to others already
+	// It is closed on exec, and the folder is closed to others already.
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		return nil, fmt.Errorf("listen at %s (%d bytes): %w", path, len(path), err)
 	}

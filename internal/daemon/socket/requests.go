@@ -70,7 +70,8 @@ func (s *Server) readRequest(ctx context.Context, c *conn, r *bufio.Reader, cl *
 	req, err := readHeader(line)
 	if err != nil {
 		s.Counts.BadFrames.Add(1)
-		return Failure(wire.CodeBadRequest, "not a JSON object: "+err.Error(), "one JSON object a line; see docs/protocol.md"), nil
+		return Failure(wire.CodeBadRequest, "not a JSON object: "+err.Error(),
+			"one JSON object a line; see docs/protocol.md"), nil
 	}
 	if req.Op == "" {
 		c.whole()
@@ -129,7 +130,8 @@ func readHeader(line []byte) (wire.Request, error) {
 
 var errLongLine = fmt.Errorf("a line over %d bytes", wire.MaxLine)
 
-// readLine gives the next line without its end. A line without one at the end of the stream was cut off by a disconnect.
+// readLine gives the next line without its end. A line without one at the end of the stream was cut off by a
+// disconnect.
 func readLine(r *bufio.Reader, limit int) ([]byte, error) {
 	var line []byte
 	for {
@@ -151,9 +153,11 @@ func readLine(r *bufio.Reader, limit int) ([]byte, error) {
 	}
 }
 
-// readPayload gives the raw bytes after a request line, cut at the bound. Memory is taken as bytes come, not as a header
-// says; free lets the next big payload in.
-func (s *Server) readPayload(ctx context.Context, c *conn, r *bufio.Reader, req *wire.Request) (payload []byte, free func(), err error) {
+// readPayload gives the raw bytes after a request line, cut at the bound. Memory is taken as bytes come, not as a
+// header says; free lets the next big payload in.
+func (s *Server) readPayload(
+	ctx context.Context, c *conn, r *bufio.Reader, req *wire.Request,
+) (payload []byte, free func(), err error) {
 	free = func() {}
 	if req.Len <= 0 {
 		return nil, free, nil

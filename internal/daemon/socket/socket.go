@@ -1,5 +1,5 @@
-// Package socket is the daemon's side of the wire: where the socket lies, who may connect, how a request is read and an answer
-// written. It knows requests and answers as bytes in order; what an op means is its Handler's.
+// Package socket is the daemon's side of the wire: where the socket lies, who may connect, how a request is read and an
+// answer written. It knows requests and answers as bytes in order; what an op means is its Handler's.
 //
 // It promises:
 //   - One daemon listens for a state folder, and only the user's own processes are heard.
@@ -30,8 +30,8 @@ import (
 
 // Handler answers requests. Its methods may be called from several goroutines.
 type Handler interface {
-	// Handle starts the answer to a request, which may still be on its way when Handle returns. ctx ends with the connection.
-	// Requests of one connection come one at a time, in their order.
+	// Handle starts the answer to a request, which may still be on its way when Handle returns. ctx ends with the
+	// connection. Requests of one connection come one at a time, in their order.
 	Handle(ctx context.Context, c *Client, req wire.Request, payload []byte) *Answer
 	// Stored is the newest record that is on disk.
 	Stored() uint64
@@ -110,8 +110,8 @@ const (
 	hangUp     = 200 * time.Millisecond
 )
 
-// Serve accepts until the listener is closed, and returns when the last conversation has ended. talk ends the conversations;
-// ctx, which ends later, bounds what must still be done for them then.
+// Serve accepts until the listener is closed, and returns when the last conversation has ended. talk ends the
+// conversations; ctx, which ends later, bounds what must still be done for them then.
 func (s *Server) Serve(ctx, talk context.Context, l net.Listener) {
 	all := newConnLimit(s.opt.Connections, spared, dawdle)
 	var conns sync.WaitGroup
