@@ -128,7 +128,7 @@ func (p *Page[S]) Line(ctx context.Context, l Line) {
 	}
 	p.Losses.Rescued += rescued
 	switch {
-	case rescued == 0:
+	case len(found) == 0:
 		CountBad(&p.Losses, l, "no record")
 	case lost:
 		CountBad(&p.Losses, l, "a stub beside a record")
