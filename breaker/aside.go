@@ -32,6 +32,7 @@ func (b *Breaker) session(dir string, now time.Time) *fault {
 		}, b.opt.Pause, b.opt.MaxPause, now)}
 		b.mu.sessions[dir] = f
 	}
+
 	return f
 }
 
@@ -46,6 +47,7 @@ func (b *Breaker) forgetOldest() {
 			oldest = dir
 		}
 	}
+
 	delete(b.mu.sessions, oldest)
 }
 
@@ -69,6 +71,7 @@ func (b *Breaker) aside() []Aside {
 			})
 		}
 	}
+
 	slices.SortFunc(list, func(a, b Aside) int { return cmp.Compare(a.Session, b.Session) })
 	return list
 }

@@ -21,6 +21,7 @@ func TestTwoSessionsAsideAreTheStores(t *testing.T) {
 		for i := range 2 {
 			f.setBroken(session(i), errDisk)
 		}
+
 		fail := func(i int) (err error) {
 			for n := range uint64(DefaultFailures) {
 				err = put(b, session(i), n)
@@ -37,6 +38,7 @@ func TestTwoSessionsAsideAreTheStores(t *testing.T) {
 		if err := fail(1); !errors.Is(err, ErrSession) {
 			t.Errorf("the second session, after a write that worked: got %v, want ErrSession", err)
 		}
+
 		wantPhase(t, b, "with a write that worked between the two", Closed)
 
 		time.Sleep(DefaultMaxPause)
@@ -46,6 +48,7 @@ func TestTwoSessionsAsideAreTheStores(t *testing.T) {
 			}
 			time.Sleep(DefaultMaxPause)
 		}
+
 		wantPhase(t, b, "with one session again and again", Closed)
 		if err := put(b, session(0), 1); !errors.Is(err, errDisk) || errors.Is(err, ErrSession) {
 			t.Errorf("the first session again: got %v, want the disk's error", err)
@@ -75,6 +78,7 @@ func TestC13OneBadSessionAmongAHundred(t *testing.T) {
 				messages.Add(1)
 			}
 		})})
+
 		bad := errors.New("name too long")
 		f.setBroken(session(50), bad)
 		done, aside := 0, 0
@@ -91,9 +95,11 @@ func TestC13OneBadSessionAmongAHundred(t *testing.T) {
 				}
 			}
 		}
+
 		if done != 99 || aside != 1 || messages.Load() != 1 {
 			t.Errorf("got %d done, %d aside, %d messages; want 99, 1, 1", done, aside, messages.Load())
 		}
+
 		wantPhase(t, b, "with one bad session", Closed)
 		s := b.State()
 		if len(s.Aside) != 1 || s.Aside[0].Session != session(50).Dir() || s.Aside[0].Failures != 3 ||
@@ -114,6 +120,7 @@ func TestC14SessionHealsAndHurtsNoOther(t *testing.T) {
 				t.Fatalf("got %v, want ErrSession", err)
 			}
 		}
+
 		tries := func(d time.Duration) (asked int) {
 			before, _, _ := f.asked()
 			for range int(d / time.Second) {
@@ -123,12 +130,14 @@ func TestC14SessionHealsAndHurtsNoOther(t *testing.T) {
 			after, _, _ := f.asked()
 			return after - before
 		}
+
 		if got := tries(10 * time.Minute); got != 4 { // 30 s, 1 min, 2 min, 4 min: at 30, 90, 210, 450 s
 			t.Errorf("in 10 minutes the session was tried %d times, want 4", got)
 		}
 		if err := put(b, other, 1); err != nil {
 			t.Errorf("the other session: %v", err)
 		}
+
 		wantPhase(t, b, "with a session aside", Closed)
 		f.setBroken(a, nil)
 		time.Sleep(DefaultMaxPause)
@@ -147,6 +156,7 @@ func TestFaultsOfSessionsAreBounded(t *testing.T) {
 	for i := range maxFaults + 50 {
 		b.session(fmt.Sprint(i), now).failed("x", now.Add(time.Duration(i)))
 	}
+
 	if _, ok := b.mu.sessions[fmt.Sprint(maxFaults+49)]; len(b.mu.sessions) != maxFaults || !ok {
 		t.Errorf("%d sessions kept, newest kept: %v; want %d with the newest", len(b.mu.sessions), ok, maxFaults)
 	}
@@ -160,6 +170,7 @@ func TestHealthySessionsAreForgotten(t *testing.T) {
 		f.setBroken(session(i), map[bool]error{true: checkpoint.ErrExists}[i%2 == 0])
 		_ = put(b, session(i), 1)
 	}
+
 	if len(b.mu.sessions) != 0 {
 		t.Errorf("%d sessions kept, want none", len(b.mu.sessions))
 	}

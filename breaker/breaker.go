@@ -99,6 +99,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
+
 	return o, nil
 }
 
@@ -205,6 +206,7 @@ func (b *Breaker) Put(ctx context.Context, key checkpoint.Key, m checkpoint.Meta
 	if errors.Is(err, ErrOpen) || errors.Is(err, ErrAside) {
 		return fmt.Errorf("put checkpoint %d of %s: %w", m.Number, key, err)
 	}
+
 	return err
 }
 
@@ -225,6 +227,7 @@ func (b *Breaker) write(ctx context.Context, key checkpoint.Key, m checkpoint.Me
 	if b.store.Probe(check, len(data)) != nil {
 		return &verdict{byStore, err}
 	}
+
 	return &verdict{bySession, err}
 }
 
@@ -252,6 +255,7 @@ func (b *Breaker) judge(dir string, size int, session *gate, err error) error {
 		b.failed(err)
 		b.mu.size = max(b.mu.size, size)
 	}
+
 	return err
 }
 
@@ -293,6 +297,7 @@ func (b *Breaker) settle(dir string, own, err error) error {
 	if v, ok := err.(*verdict); ok {
 		return v.error
 	}
+
 	return err
 }
 

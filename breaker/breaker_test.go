@@ -52,12 +52,14 @@ func TestOpensAfterThreeFailuresInARow(t *testing.T) {
 					t.Fatalf("got %v, want the disk's error", err)
 				}
 			}
+
 			wantPhase(t, b, "after two failures", Closed)
 			f.setDown(nil)
 			if err := put(b, session(1), 10+round); err != nil {
 				t.Fatalf("write: %v", err)
 			}
 		}
+
 		trip(t, b, f)
 		puts, probes, _ := f.asked()
 		for range 50 {
@@ -66,14 +68,17 @@ func TestOpensAfterThreeFailuresInARow(t *testing.T) {
 				t.Fatalf("write while open: got %v, want ErrOpen with the reason", err)
 			}
 		}
+
 		if p, q, _ := f.asked(); p != puts || q != probes {
 			t.Errorf("while open the store was asked for %d writes and %d probes, want none", p-puts, q-probes)
 		}
+
 		got := b.State()
 		want := State{
 			Phase: Open, Since: got.Since, Failures: 3, Trips: 1,
 			NextProbe: got.Since.Add(DefaultPause), Reason: errDisk.Error(),
 		}
+
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("state: got %+v, want %+v", got, want)
 		}
@@ -94,6 +99,7 @@ func TestPausesDouble(t *testing.T) {
 		for i := range want {
 			want[i] *= time.Second
 		}
+
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("probes at %v, want %v", got, want)
 		}
@@ -112,13 +118,16 @@ func TestPauseIsSetBackByAWriteOnly(t *testing.T) {
 			if got := s.NextProbe.Sub(s.Since); got != want {
 				t.Errorf("trip %d: pause %s, want %s", i+1, got, want)
 			}
+
 			f.setDown(nil)
 			time.Sleep(want + time.Second)
 			wantPhase(t, b, "after the probe", Closed)
 		}
+
 		if err := put(b, session(1), 1); err != nil {
 			t.Fatal(err)
 		}
+
 		trip(t, b, f)
 		if s := b.State(); s.NextProbe.Sub(s.Since) != DefaultPause || s.Trips != 4 {
 			t.Errorf("after a write that worked: got %+v, want trip 4 with a pause of %s", s, DefaultPause)
@@ -135,9 +144,11 @@ func TestC07OpenRecovers(t *testing.T) {
 		for n := range uint64(5) {
 			_ = put(b, session(1), n) // three reach the disk, two are refused
 		}
+
 		if ch := changed(t, b); !ch.Open || ch.Reason != errDisk.Error() || ch.Trips != 1 {
 			t.Errorf("change: got %+v, want opened", ch)
 		}
+
 		opened := time.Now()
 		f.setDown(nil)
 		ch := changed(t, b)
@@ -148,7 +159,8 @@ func TestC07OpenRecovers(t *testing.T) {
 		if err := put(b, session(1), 9); err != nil {
 			t.Errorf("write after the breaker closed: %v", err)
 		}
-		if s := b.State(); s.Phase != Closed || s.Failures != 0 || s.Reason != "" || s.Trips != 1 || !s.NextProbe.IsZero() {
+		if s := b.State(); s.Phase != Closed || s.Failures != 0 || s.Reason != "" || s.Trips != 1 ||
+			!s.NextProbe.IsZero() {
 			t.Errorf("state: got %+v, want closed, no failures, one trip", s)
 		}
 	})
@@ -168,6 +180,7 @@ func TestC07ClockSetBack(t *testing.T) {
 	for n := range uint64(3) {
 		_ = put(b, session(1), n)
 	}
+
 	trip(t, b, f)
 
 	for name, c := range map[string]*circuit{
@@ -176,6 +189,7 @@ func TestC07ClockSetBack(t *testing.T) {
 		if !strings.Contains(c.from.String(), " m=") {
 			t.Errorf("%s: waits from %s, which has no monotonic reading", name, c.from)
 		}
+
 		c.look(time.Now())
 		if c.State() != gobreaker.StateOpen {
 			t.Fatalf("%s: %s in the moment of the trip, want open", name, c.State())
@@ -201,6 +215,7 @@ func TestC08StateInsideOfChanges(t *testing.T) {
 			}
 			logged.Add(1)
 		})
+
 		b = newBreaker(t, f, Options{Log: log})
 		start(t, b)
 		reader, quit := make(chan []Phase), make(chan struct{})
@@ -216,6 +231,7 @@ func TestC08StateInsideOfChanges(t *testing.T) {
 				}
 			}
 		}()
+
 		var writers sync.WaitGroup
 		for i := range 4 {
 			writers.Go(func() {
@@ -225,12 +241,14 @@ func TestC08StateInsideOfChanges(t *testing.T) {
 				}
 			})
 		}
+
 		for range 3 {
 			f.setDown(errDisk)
 			time.Sleep(20 * time.Second)
 			f.setDown(nil)
 			time.Sleep(50 * time.Second)
 		}
+
 		writers.Wait()
 		close(quit)
 		if seen := <-reader; len(seen) != 6 {
@@ -239,6 +257,7 @@ func TestC08StateInsideOfChanges(t *testing.T) {
 		if logged.Load() < 6 {
 			t.Errorf("%d lines logged, want one for each change", logged.Load())
 		}
+
 		wantPhase(t, b, "in the end", Closed)
 	})
 }
@@ -254,6 +273,7 @@ func TestNoFailure(t *testing.T) {
 			if errors.Is(err, context.Canceled) {
 				cancel()
 			}
+
 			defer cancel()
 			f.setBroken(session(1), fmt.Errorf("put: %w", err))
 			for range 10 {
@@ -262,6 +282,7 @@ func TestNoFailure(t *testing.T) {
 					t.Fatalf("got %v, want the store's own %v", got, err)
 				}
 			}
+
 			puts, probes, _ := f.asked()
 			if s := b.State(); s.Phase != Closed || s.Failures != 0 || len(s.Aside) != 0 || puts != 10 || probes != 0 {
 				t.Errorf("got %+v after %d writes and %d probes, want no failure and no probe", s, puts, probes)
@@ -282,6 +303,7 @@ func TestWritersDeadlineIsNotTheStores(t *testing.T) {
 			t.Errorf("got %v, want the session's own deadline", err)
 		}
 	}
+
 	wantPhase(t, b, "after five late writes", Closed)
 }
 
@@ -299,6 +321,7 @@ func TestPanicIsTheStores(t *testing.T) {
 			_ = put(b, session(1), 1)
 		}()
 	}
+
 	wantPhase(t, b, "after three panics", Open)
 }
 

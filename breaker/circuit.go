@@ -86,6 +86,7 @@ func (c *circuit) look(now time.Time) (changed bool) {
 	if changed {
 		c.open, c.since = !c.open, now
 	}
+
 	return changed
 }
 
@@ -142,6 +143,7 @@ func gateIn(state gobreaker.State, settings gobreaker.Settings) *gate {
 	if err != nil {
 		panic(fmt.Sprintf("hand a breaker's state over: %v", err)) // gobreaker's own JSON, and a store that never fails
 	}
+
 	return distributed.CircuitBreaker
 }
 

@@ -101,6 +101,7 @@ func (f *fakeStore) Put(ctx context.Context, key checkpoint.Key, m checkpoint.Me
 	if f.mu.room > 0 && len(data) > f.mu.room {
 		return syscall.ENOSPC
 	}
+
 	f.mu.saved[fmt.Sprintf("%s %d", key.Dir(), m.Number)] = true
 	return nil
 }
@@ -113,11 +114,13 @@ func (f *fakeStore) Probe(ctx context.Context, size int) error {
 	if err == nil && f.mu.room > 0 && size > f.mu.room {
 		err = syscall.ENOSPC
 	}
+
 	f.mu.Unlock()
 
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+
 	if f.hold != nil {
 		select {
 		case <-f.hold:
@@ -125,6 +128,7 @@ func (f *fakeStore) Probe(ctx context.Context, size int) error {
 			return ctx.Err()
 		}
 	}
+
 	return err
 }
 
@@ -157,6 +161,7 @@ func start(t *testing.T, b *Breaker) (stop func()) {
 			t.Errorf("run: %v", err)
 		}
 	})
+
 	t.Cleanup(stop)
 	return stop
 }
@@ -190,6 +195,7 @@ func trip(t *testing.T, b *Breaker, f *fakeStore) {
 			t.Fatalf("write %d on a bad disk: got %v, want the disk's error", n, err)
 		}
 	}
+
 	if got := b.State().Phase; got != Open {
 		t.Fatalf("after %d failures: %s, want open", DefaultFailures, got)
 	}
@@ -204,7 +210,11 @@ func wantPhase(t *testing.T, b *Breaker, when string, want Phase) {
 
 // hooked is a logger that calls f with each message.
 func hooked(f func(msg string)) *zap.Logger {
-	core := zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{}), zapcore.AddSync(io.Discard), zap.DebugLevel)
+	core := zapcore.NewCore(
+		zapcore.NewJSONEncoder(zapcore.EncoderConfig{}),
+		zapcore.AddSync(io.Discard),
+		zap.DebugLevel,
+	)
 	return zap.New(core, zap.Hooks(func(e zapcore.Entry) error {
 		f(e.Message)
 		return nil

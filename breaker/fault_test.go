@@ -18,6 +18,7 @@ func TestEveryFaultOfTheStateFile(t *testing.T) {
 		if err := errors.Join(p.Mem.MkdirAll("/state", vfs.DirMode), p.Mem.SyncDir("/")); err != nil {
 			t.Fatal(err)
 		}
+
 		stored := 0
 		for trips := 1; trips <= 2; trips++ {
 			ok := save(p, name, record{Version: recordVersion, Open: true, Trips: trips}, zap.NewNop())
@@ -26,6 +27,7 @@ func TestEveryFaultOfTheStateFile(t *testing.T) {
 				stored = trips
 			}
 		}
+
 		for seed, left := range p.Crashes() {
 			if err := CheckFile(left, name); err != nil {
 				p.Errorf("after a power cut (%d): %v", seed, err)

@@ -74,6 +74,7 @@ func (b *Breaker) keep(last record) record {
 	if r == last || !save(b.opt.FS, b.opt.StateFile, r, b.opt.Log) {
 		return last
 	}
+
 	return r
 }
 
@@ -86,6 +87,7 @@ func (b *Breaker) probe(ctx context.Context) error {
 		}
 		return err
 	})
+
 	b.update(nothing)
 	return err
 }
@@ -108,6 +110,7 @@ func (b *Breaker) ask(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return &verdict{byNobody, err}
 	}
+
 	return &verdict{byStore, err}
 }
 
@@ -128,5 +131,6 @@ func (b *Breaker) Reset(ctx context.Context) error {
 		b.wrote()
 		clear(b.mu.sessions)
 	})
+
 	return nil
 }

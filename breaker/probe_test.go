@@ -36,10 +36,12 @@ func TestC09ParallelWritesInHalfOpen(t *testing.T) {
 				}
 			})
 		}
+
 		writers.Wait()
 		if p, q, _ := f.asked(); p != puts || q != probes+1 || deferred.Load() != 20 {
 			t.Errorf("got %d writes, %d probes, %d deferred; want 0, 1, 20", p-puts, q-probes, deferred.Load())
 		}
+
 		close(f.hold)
 		synctest.Wait()
 		wantPhase(t, b, "after the probe", Closed)
@@ -49,6 +51,7 @@ func TestC09ParallelWritesInHalfOpen(t *testing.T) {
 				t.Errorf("owed write: %v", err)
 			}
 		}
+
 		if _, _, saved := f.asked(); saved != 20 {
 			t.Errorf("%d saved in the end, want 20", saved)
 		}
@@ -77,6 +80,7 @@ func TestC09OneWriteIsTheProbe(t *testing.T) {
 						}
 					})
 				}
+
 				synctest.Wait()
 				wantPhase(t, b, "while a write is the probe", HalfOpen)
 				close(f.stuck)
@@ -89,6 +93,7 @@ func TestC09OneWriteIsTheProbe(t *testing.T) {
 					wantPhase(t, b, "after the write", Closed)
 					return
 				}
+
 				wantPhase(t, b, "after the write", Open)
 				if got := time.Until(b.State().NextProbe); got != 2*DefaultPause {
 					t.Errorf("next probe in %s, want %s", got, 2*DefaultPause)
@@ -145,10 +150,12 @@ func TestCancelledWriteIsNoProbe(t *testing.T) {
 		if err := b.Put(ctx, session(1), meta, nil); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v, want context.Canceled", err)
 		}
+
 		wantPhase(t, b, "after the cancelled write", HalfOpen)
 		if err := put(b, session(1), 1); err != nil {
 			t.Errorf("the next write: %v", err)
 		}
+
 		wantPhase(t, b, "after the next write", Closed)
 	})
 }
@@ -162,11 +169,17 @@ func TestNearlyFullDiskIsTheStores(t *testing.T) {
 		stop := start(t, b)
 		f.setRoom(100)
 		for n := range uint64(DefaultFailures) {
-			err := b.Put(t.Context(), session(1), checkpoint.Meta{Number: n, Level: checkpoint.Full}, make([]byte, 5000))
+			err := b.Put(
+				t.Context(),
+				session(1),
+				checkpoint.Meta{Number: n, Level: checkpoint.Full},
+				make([]byte, 5000),
+			)
 			if !errors.Is(err, syscall.ENOSPC) || errors.Is(err, ErrSession) {
 				t.Errorf("got %v, want the disk's error", err)
 			}
 		}
+
 		time.Sleep(time.Minute)
 		wantPhase(t, b, "after a probe of the nearly full disk", Open)
 		stop()

@@ -81,6 +81,7 @@ func load(fsys vfs.FS, name string, log *zap.Logger) record {
 			zap.String("file", name), zap.Error(err))
 		return none
 	}
+
 	return r
 }
 
@@ -94,6 +95,7 @@ func CheckFile(fsys vfs.FS, name string) error {
 	if err == nil {
 		_, err = decodeRecord(data)
 	}
+
 	return err
 }
 
@@ -106,5 +108,6 @@ func save(fsys vfs.FS, name string, r record, log *zap.Logger) bool {
 	if err != nil {
 		log.Debug("state of the breaker is not stored", zap.Error(err))
 	}
+
 	return err == nil
 }

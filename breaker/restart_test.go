@@ -24,10 +24,12 @@ func stored(t *testing.T, fsys vfs.FS) record {
 	if err != nil {
 		t.Fatalf("read the state file: %v", err)
 	}
+
 	r, err := decodeRecord(data)
 	if err != nil {
 		t.Fatalf("decode %s: %v", data, err)
 	}
+
 	return r
 }
 
@@ -48,9 +50,14 @@ func TestRestartNeitherHidesNorKeepsOpen(t *testing.T) {
 			trip(t, b, f)
 			since := b.State().Since
 			synctest.Wait()
-			if r := stored(t, mem); !r.Open || r.Trips != 1 || r.Reason != errDisk.Error() || r.NextProbe.IsZero() != manual {
+			if r := stored(
+				t,
+				mem,
+			); !r.Open || r.Trips != 1 || r.Reason != errDisk.Error() ||
+				r.NextProbe.IsZero() != manual {
 				t.Errorf("stored: got %+v, want open after one trip", r)
 			}
+
 			stop()
 			time.Sleep(5 * time.Second)
 
@@ -65,6 +72,7 @@ func TestRestartNeitherHidesNorKeepsOpen(t *testing.T) {
 				!s.NextProbe.Equal(time.Now()) {
 				t.Errorf("state: got %+v, want open since %s and due now", s, since)
 			}
+
 			_, before, _ := f.asked()
 			f.setDown(nil)
 			stop = start(t, b)
@@ -78,6 +86,7 @@ func TestRestartNeitherHidesNorKeepsOpen(t *testing.T) {
 			if err := put(b, session(1), 1); err != nil {
 				t.Errorf("write: %v", err)
 			}
+
 			stop()
 			if r := stored(t, mem); r.Open || r.Trips != 1 {
 				t.Errorf("stored: got %+v, want closed, one trip", r)
@@ -118,11 +127,13 @@ func TestC07StoredTimesInTheFuture(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		write(t, mem, string(data))
 		b := newBreaker(t, f, Options{FS: mem, StateFile: stateFile})
 		if s := b.State(); s.Phase != Open || s.Since.After(time.Now()) || s.NextProbe.After(time.Now()) {
 			t.Errorf("state: got %+v, want open and due", s)
 		}
+
 		start(t, b)
 		time.Sleep(time.Second)
 		wantPhase(t, b, "a second after the start", Closed)
@@ -142,7 +153,12 @@ func TestStateFileIsAHelpOnly(t *testing.T) {
 			mem := vfstest.NewMem()
 			write(t, mem, text)
 			warned := 0
-			b := newBreaker(t, newFake(), Options{FS: mem, StateFile: stateFile, Log: hooked(func(string) { warned++ })})
+			b := newBreaker(
+				t,
+				newFake(),
+				Options{FS: mem, StateFile: stateFile, Log: hooked(func(string) { warned++ })},
+			)
+
 			wantPhase(t, b, "with a broken file", Closed)
 			if warned != 1 {
 				t.Errorf("%d lines logged, want one", warned)
@@ -170,6 +186,7 @@ func TestManual(t *testing.T) {
 		for n := range uint64(3) {
 			_ = put(b, session(7), n) // the session's own failures
 		}
+
 		trip(t, b, f)
 		_, before, _ := f.asked()
 		time.Sleep(24 * time.Hour)
@@ -179,6 +196,7 @@ func TestManual(t *testing.T) {
 		if err := b.Reset(context.Background()); !errors.Is(err, errDisk) {
 			t.Errorf("reset with a bad disk: got %v, want the disk's error", err)
 		}
+
 		wantPhase(t, b, "after a reset that failed", Open)
 		f.setDown(nil)
 		f.setBroken(session(7), nil)
@@ -187,6 +205,7 @@ func TestManual(t *testing.T) {
 		if err := b.Reset(context.Background()); err != nil {
 			t.Errorf("reset: %v", err)
 		}
+
 		wantPhase(t, b, "after the reset", Closed)
 		if err := put(b, session(7), 9); err != nil {
 			t.Errorf("the session that was aside: %v", err)
@@ -204,6 +223,7 @@ func TestResetAtOnce(t *testing.T) {
 		if err := b.Reset(context.Background()); err != nil {
 			t.Errorf("reset: %v", err)
 		}
+
 		wantPhase(t, b, "after the reset", Closed)
 	})
 }
@@ -220,7 +240,8 @@ func TestCancelledResetChangesNothing(t *testing.T) {
 		if err := b.Reset(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("reset: got %v, want the deadline", err)
 		}
-		if got := b.State(); got.Phase != Open || !got.NextProbe.Equal(before.NextProbe) || got.Failures != before.Failures {
+		if got := b.State(); got.Phase != Open || !got.NextProbe.Equal(before.NextProbe) ||
+			got.Failures != before.Failures {
 			t.Errorf("state: got %+v, want %+v", got, before)
 		}
 	})
@@ -238,6 +259,7 @@ func TestOldStateFile(t *testing.T) {
 		if s := b.State(); s.Phase != Open || s.Trips != 7 || !s.Since.Equal(want) || s.Reason != errDisk.Error() {
 			t.Errorf("state: got %+v, want open since %s after 7 trips", s, want)
 		}
+
 		start(t, b)
 		time.Sleep(time.Second)
 		if got := b.State().NextProbe; got.Sub(time.Now()).Round(time.Minute) != 4*time.Minute {
@@ -260,12 +282,14 @@ func FuzzDecodeRecord(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		mem := vfstest.NewMem()
 		write(t, mem, string(data))
 		b, err := New(newFake(), Options{FS: mem, StateFile: stateFile, Log: zap.NewNop()})
 		if err != nil {
 			t.Fatalf("new: %v", err)
 		}
+
 		s := b.State()
 		if (s.Phase != Closed) != r.Open || s.Trips < 0 || s.Since.After(time.Now()) {
 			t.Errorf("from %s: got %+v", data, s)

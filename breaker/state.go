@@ -74,6 +74,7 @@ func (b *Breaker) update(f func(now time.Time)) *gate {
 	if changed {
 		b.wake()
 	}
+
 	switch {
 	case changed && ch.Open:
 		b.opt.Log.Warn("degraded: the store's breaker opened, no checkpoint is written",
@@ -82,6 +83,7 @@ func (b *Breaker) update(f func(now time.Time)) *gate {
 		b.opt.Log.Info("the store's breaker closed, checkpoints are written again",
 			zap.Duration("open_for", elapsed(ch.Since, ch.At)))
 	}
+
 	return gate
 }
 
@@ -98,10 +100,12 @@ func (b *Breaker) look(now time.Time) (ch Change, changed bool) {
 		opened = now
 		b.mu.trips++
 	}
+
 	ch = Change{Open: c.open, At: now, Since: opened, Reason: b.mu.reason, Trips: b.mu.trips}
 	if !c.open {
 		b.mu.failures, b.mu.reason, b.mu.size = 0, "", 0
 	}
+
 	b.emit(ch)
 	return ch, true
 }
@@ -162,6 +166,7 @@ func (b *Breaker) resume(r record, now time.Time) {
 	if r.Since.Before(now) {
 		since = r.Since
 	}
+
 	c.resume(timeout, since, now)
 	b.mu.failures, b.mu.reason, b.mu.size = b.opt.Failures, r.Reason, r.Size
 	b.opt.Log.Warn("degraded since before the restart: the store is probed at once", zap.String("reason", r.Reason))

@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "write the golden files")
 // sample is a session with one of everything.
 func sample() *Checkpoint {
 	s := NewState(testKey())
-	at := func(min int) time.Time { return epoch.Add(time.Duration(min)*time.Minute + 123456789) }
+	at := func(minutes int) time.Time { return epoch.Add(time.Duration(minutes)*time.Minute + 123456789) }
 	seq := uint64(0)
 	add := func(e Event) {
 		seq++
@@ -382,7 +382,15 @@ func TestRestoreGoesOnFromACheckpoint(t *testing.T) {
 		if level == Full && (s.SinceSparse != 1 || s.LastFull.Number != 42) {
 			t.Errorf("FULL: %d rounds since SPARSE, stamp %+v, want 1 and 42", s.SinceSparse, s.LastFull)
 		}
-		if d := defaultGates().Decide(s, CauseHeartbeat, true, Condition{}, epoch.Add(time.Hour)); level == Full && d.Code != CodeNothingNew {
+
+		if d := defaultGates().Decide(
+			s,
+			CauseHeartbeat,
+			true,
+			Condition{},
+			epoch.Add(time.Hour),
+		); level == Full &&
+			d.Code != CodeNothingNew {
 			t.Errorf("a beat after the restore: got %s, want nothing new", d.Code)
 		}
 

@@ -17,8 +17,8 @@ func defaultGates() Gates {
 	return Gates{SparseTime: 5 * time.Minute, SparseRounds: 5, FullTime: 5 * time.Minute, ForcedTime: time.Second}
 }
 
-// sim drives State and Gates in simulated time as the daemon's session does: fold, decide, write at once, and take what is
-// owed when its gate opens.
+// sim drives State and Gates in simulated time as the daemon's session does: fold, decide, write at once, and take what
+// is owed when its gate opens.
 type sim struct {
 	t     *testing.T
 	s     *State
@@ -456,7 +456,10 @@ func TestGateRows(t *testing.T) {
 }
 
 func TestForcedCauses(t *testing.T) {
-	for _, c := range []Cause{CauseEnd, CauseExit, CauseStopping, CauseCompaction, CauseFirstSight, CauseManual, CauseDecision, CauseCatchUp} {
+	for _, c := range []Cause{
+		CauseEnd, CauseExit, CauseStopping, CauseCompaction, CauseFirstSight, CauseManual, CauseDecision,
+		CauseCatchUp,
+	} {
 		if !c.Forced() {
 			t.Errorf("%s is not forced, want forced", c)
 		}

@@ -43,13 +43,14 @@ type Call struct {
 	Procs      []Proc    `json:"procs,omitempty"`     // the agent's descendants while it was open
 }
 
-// Unfiled says that the call is known to have ended and the transcript, which holds the call, does not hold its result: the
-// agent died before it wrote it, and may tell the model that the outcome is unknown.
+// Unfiled says that the call is known to have ended and the transcript, which holds the call, does not hold its result:
+// the agent died before it wrote it, and may tell the model that the outcome is unknown.
 func (c Call) Unfiled() bool {
 	return c.Asked && c.Started && !c.Filed && (c.State == CallDone || c.State == CallFailed)
 }
 
-// NotSeenToStart says that the model asked for the call and nobody saw it start, although starts are seen in this session.
+// NotSeenToStart says that the model asked for the call and nobody saw it start, although starts are seen in this
+// session.
 func (c Call) NotSeenToStart(s *State) bool { return c.Asked && !c.Started && s.StartsSeen }
 
 func (s *State) call(id string) *Call {
@@ -61,13 +62,14 @@ func (s *State) call(id string) *Call {
 	return nil
 }
 
-// callOf gives the call that a witness tells of. Where hooks and file name one call by two ids, it is the oldest one like it
-// that only the other witness has told of; what had ended before a call started is another.
+// callOf gives the call that a witness tells of. Where hooks and file name one call by two ids, it is the oldest one
+// like it that only the other witness has told of; what had ended before a call started is another.
 func (s *State) callOf(id string, alike uint64, by witness, at time.Time) *Call {
 	c := s.call(id)
 	if c != nil || id == "" || alike == 0 || s.hasEnded(id) {
 		return c
 	}
+
 	for i := range s.Calls {
 		c := &s.Calls[i]
 		ended := c.State == CallDone || c.State == CallFailed
@@ -80,6 +82,7 @@ func (s *State) callOf(id string, alike uint64, by witness, at time.Time) *Call 
 			return c
 		}
 	}
+
 	return nil
 }
 
@@ -94,8 +97,8 @@ func (s *State) openCalls(background bool) int {
 	return n
 }
 
-// InDoubt gives the calls whose outcome is unknown, oldest first: those of the last death (all of them, told or not), and
-// those that are open now.
+// InDoubt gives the calls whose outcome is unknown, oldest first: those of the last death (all of them, told or not),
+// and those that are open now.
 func (s *State) InDoubt() []Call {
 	var list []Call
 	for _, c := range s.Calls {
@@ -139,6 +142,7 @@ func (s *State) toolStart(e Event) {
 	case !c.Started:
 		c.At, c.Bare = e.At, e.Bare // the agent's own stamp may be wrong
 	}
+
 	c.Started = true
 	c.describe(e.Name, e.Input)
 	s.touch(c, e.Input)
@@ -162,6 +166,7 @@ func (s *State) toolEnd(e Event) Effect {
 	if e.Call == "" {
 		c = s.openNameless()
 	}
+
 	switch {
 	case c == nil && e.Call == "" && e.Bare:
 		return Effect{} // an end without any start
@@ -172,11 +177,13 @@ func (s *State) toolEnd(e Event) Effect {
 		if nameless {
 			id = s.nameless()
 		}
+
 		c = s.newCall(Call{ID: id, At: e.At, Started: true, Anonymous: nameless, Alike: e.Alike})
 		if t := s.lastTurn(); t != nil && !t.Ended {
 			s.Chain = true
 		}
 	}
+
 	c.describe(e.Name, e.Input)
 	s.touch(c, e.Input)
 	bare := c.Bare || e.Bare
@@ -186,10 +193,12 @@ func (s *State) toolEnd(e Event) Effect {
 	} else {
 		s.finish(c, e.Failed, e.At)
 	}
+
 	var f Effect
 	if bare && s.openCalls(false) == 0 {
 		s.endChain(&f)
 	}
+
 	return f
 }
 
@@ -198,15 +207,18 @@ func (s *State) finish(c *Call, failed bool, at time.Time) {
 	if c.State != CallOpen && c.State != CallDoubt {
 		return
 	}
+
 	c.State = CallDone
 	if failed {
 		c.State = CallFailed
 	}
+
 	c.EndedAt, c.Procs, c.Death = at, nil, 0
 	s.EndedIDs = append(s.EndedIDs, Hash(c.ID))
 	if c.Also != "" {
 		s.EndedIDs = append(s.EndedIDs, Hash(c.Also))
 	}
+
 	s.EndedIDs = keepNewest(s.EndedIDs, maxEndedIDs)
 	s.News++
 	s.pruneCalls()
@@ -233,9 +245,11 @@ func (s *State) pruneCalls() {
 			ended++
 		}
 	}
+
 	if open <= 0 && ended <= 0 {
 		return
 	}
+
 	s.Calls = slices.DeleteFunc(s.Calls, func(c Call) bool {
 		n := &ended
 		if matters(c) {
@@ -265,25 +279,30 @@ func (s *State) touch(c *Call, input string) {
 	if !c.Mutates || input == "" {
 		return
 	}
+
 	var args struct {
 		FilePath  string `json:"file_path"`
 		FilePath2 string `json:"filePath"`
 		Path      string `json:"path"`
 		Notebook  string `json:"notebook_path"`
 	}
+
 	if json.Unmarshal([]byte(input), &args) != nil {
 		return // cut or no object: the digest still tells
 	}
+
 	for _, p := range []string{args.FilePath, args.FilePath2, args.Path, args.Notebook} {
 		if p == "" || len(p) > 512 {
 			continue
 		}
+
 		for i, f := range s.Files {
 			if f == p {
 				s.Files = append(s.Files[:i], s.Files[i+1:]...)
 				break
 			}
 		}
+
 		s.Files = keepNewest(append(s.Files, p), maxFiles)
 		return
 	}
@@ -304,6 +323,7 @@ func Digest(input string) string {
 			if ok && json.Unmarshal(raw, &v) == nil && v != "" {
 				return oneLine(v)
 			}
+
 			var words []string
 			if ok && json.Unmarshal(raw, &words) == nil && len(words) > 0 {
 				return oneLine(strings.Join(words, " "))
@@ -313,10 +333,12 @@ func Digest(input string) string {
 			return ""
 		}
 	}
+
 	var b bytes.Buffer
 	if json.Compact(&b, []byte(input)) == nil {
 		return oneLine(b.String())
 	}
+
 	return oneLine(input)
 }
 
@@ -348,38 +370,46 @@ func mutates(name, input string) bool {
 	if readers[n] {
 		return false
 	}
+
 	switch n {
 	case "bash", "shell", "exec", "run_shell_command", "exec_command", "local_shell", "sh":
 	default:
 		return true
 	}
+
 	var args struct {
 		Command string `json:"command"`
 		Cmd     string `json:"cmd"`
 	}
+
 	if json.Unmarshal([]byte(input), &args) != nil {
 		return true
 	}
+
 	return !looksOnly(args.Command + args.Cmd)
 }
 
-// looksOnly knows the plainest commands alone: one word that only reads, no redirection, no second command, no option that
-// could name a file to write or a program to run.
+// looksOnly knows the plainest commands alone: one word that only reads, no redirection, no second command, no option
+// that could name a file to write or a program to run.
 func looksOnly(command string) bool {
 	if strings.ContainsAny(command, ">;&|`$\n(") {
 		return false
 	}
+
 	words := strings.Fields(command)
 	if len(words) == 0 {
 		return false
 	}
+
 	for _, w := range words[1:] {
 		if strings.HasPrefix(w, "-o") || strings.HasPrefix(w, "--o") || strings.HasPrefix(w, "--pre") || w == "-C" {
 			return false
 		}
 	}
+
 	if words[0] == "git" && len(words) > 1 {
 		return gitLookers[words[1]]
 	}
+
 	return lookers[words[0]]
 }

@@ -413,7 +413,9 @@ func TestBeatsAreNoSignOfLife(t *testing.T) {
 	f := newFold(t).steps("P p, S x")
 	last, hook := f.s.LastEvent, f.s.LastHook
 	f.now = f.now.Add(time.Hour)
-	for _, k := range []EventKind{EventBeat, EventCheckpoint, EventGiven, EventOwed, EventDegraded, EventProcs, EventMark, EventExit} {
+	for _, k := range []EventKind{
+		EventBeat, EventCheckpoint, EventGiven, EventOwed, EventDegraded, EventProcs, EventMark, EventExit,
+	} {
 		f.event(Event{Kind: k, Taken: &Taken{}})
 	}
 	if !f.s.LastEvent.Equal(last) || !f.s.LastHook.Equal(hook) {
@@ -470,7 +472,9 @@ func TestMutates(t *testing.T) {
 			t.Errorf("%q only looks, want it may change something", c)
 		}
 	}
-	for name, want := range map[string]bool{"Read": false, "grep": false, "Edit": true, "mcp__x__read": true, "": true} {
+	for name, want := range map[string]bool{
+		"Read": false, "grep": false, "Edit": true, "mcp__x__read": true, "": true,
+	} {
 		if got := mutates(name, `{}`); got != want {
 			t.Errorf("%q: mutates %v, want %v", name, got, want)
 		}

@@ -516,7 +516,9 @@ func TestCloneIsIndependent(t *testing.T) {
 }
 
 func TestDecodeStateRefuses(t *testing.T) {
-	for _, text := range []string{"", "{", "[]", "null", "{}", `{"key":{"agent":"a"}}`, `{"format":2,"key":{"agent":"a","session":"s"}}`} {
+	for _, text := range []string{
+		"", "{", "[]", "null", "{}", `{"key":{"agent":"a"}}`, `{"format":2,"key":{"agent":"a","session":"s"}}`,
+	} {
 		if s, err := DecodeState([]byte(text)); err == nil {
 			t.Errorf("%q: got %+v, want an error", text, s)
 		}
@@ -559,6 +561,7 @@ func FuzzDecodeState(f *testing.F) {
 				},
 			)
 		}
+
 		defaultGates().Decide(s, CauseHeartbeat, true, Condition{}, epoch)
 		s.Clone()
 	})

@@ -39,8 +39,8 @@ const DefaultCheck = 5 * time.Minute
 
 // Options of New. The zero value is usable.
 type Options struct {
-	// Last is the time of the last beat, as the caller stored it. If it is zero (none yet) or in the future (the clock was
-	// set), the first beat comes at the start.
+	// Last is the time of the last beat, as the caller stored it. If it is zero (none yet) or in the future (the clock
+	// was set), the first beat comes at the start.
 	Last  time.Time
 	Check time.Duration // longest time between two looks at the clocks; 0 is DefaultCheck
 	Log   *zap.Logger
@@ -124,6 +124,7 @@ func parse(spec string) (cron.Schedule, error) {
 	if schedule.Next(time.Now()).IsZero() {
 		return nil, errors.New("no such date in the next five years")
 	}
+
 	return schedule, nil
 }
 
@@ -142,7 +143,8 @@ func (h *Heart) Run(ctx context.Context) error {
 
 	log := cronLog{h.log}
 
-	// Recover stands inside: outside, a panic would leave SkipIfStillRunning believing for ever that the beat still runs.
+	// Recover stands inside: outside, a panic would leave SkipIfStillRunning believing for ever that the beat still
+	// runs.
 	c := cron.New(cron.WithLogger(log), cron.WithChain(cron.SkipIfStillRunning(log), cron.Recover(log)))
 	id := c.Schedule(capped{h}, cron.FuncJob(func() { h.tick(ctx) }))
 	c.Entry(id).WrappedJob.Run() // an overdue beat comes now, not at the first tick
@@ -162,6 +164,7 @@ func (h *Heart) tick(ctx context.Context) {
 		// Before the beat: one that fails or panics waits for the next tick like any other.
 		h.mu.mark = now
 	}
+
 	h.mu.Unlock()
 	if !due {
 		return
@@ -233,6 +236,7 @@ func pause(s cron.Schedule, mark, now time.Time, check time.Duration) time.Durat
 	if wait <= 0 { // that tick is being served
 		wait = after(s, now).Sub(now)
 	}
+
 	return min(max(wait, time.Millisecond), check)
 }
 

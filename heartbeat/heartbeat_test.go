@@ -81,8 +81,18 @@ func TestBeats(t *testing.T) {
 		want []time.Duration
 	}{
 		{"default, never before", "", 0, []time.Duration{0, 30 * minute, 60 * minute, 90 * minute, 120 * minute}},
-		{"default, ten minutes ago", "", 10 * minute, []time.Duration{20 * minute, 50 * minute, 80 * minute, 110 * minute}},
-		{"not a multiple of the checks", "@every 42m", 2 * minute, []time.Duration{40 * minute, 82 * minute, 124 * minute}},
+		{
+			"default, ten minutes ago",
+			"",
+			10 * minute,
+			[]time.Duration{20 * minute, 50 * minute, 80 * minute, 110 * minute},
+		},
+		{
+			"not a multiple of the checks",
+			"@every 42m",
+			2 * minute,
+			[]time.Duration{40 * minute, 82 * minute, 124 * minute},
+		},
 		{"spaces around", "  @every 1h  ", minute, []time.Duration{59 * minute, 119 * minute}},
 		{"expression", "10,40 * * * *", minute, []time.Duration{10 * minute, 40 * minute, 70 * minute, 100 * minute}},
 		{"expression, overdue", "10 * * * *", hour, []time.Duration{0, 10 * minute, 70 * minute}},
@@ -96,6 +106,7 @@ func TestBeats(t *testing.T) {
 				if tt.ago > 0 {
 					opt.Last = start.Add(-tt.ago).Round(0)
 				}
+
 				h := newHeart(t, tt.spec, l.beat, opt)
 				stop := run(t, h)
 				time.Sleep(125 * minute)
@@ -103,6 +114,7 @@ func TestBeats(t *testing.T) {
 				if got, want := h.Last(), start.Add(tt.want[len(tt.want)-1]); !got.Equal(want) {
 					t.Errorf("last: got %s, want %s", got, want)
 				}
+
 				stop()
 			})
 		})
@@ -120,12 +132,14 @@ func TestC01MissedTicksAreOneBeat(t *testing.T) {
 				}
 				return nil
 			}, Options{})
+
 			stop := run(t, h)
 			time.Sleep(hour + 17*time.Second)
 			l.want(t, start, 0, 5*time.Second, hour+10*time.Second, hour+15*time.Second)
 			stop()
 		})
 	})
+
 	t.Run("wall clock jumps an hour", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			start, l := time.Now(), &log{}
@@ -140,6 +154,7 @@ func TestC01MissedTicksAreOneBeat(t *testing.T) {
 			stop()
 		})
 	})
+
 	t.Run("sleep is noticed between ticks", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			start, l := time.Now(), &log{}
@@ -168,6 +183,7 @@ func TestC02StoredTimes(t *testing.T) {
 				if got := h.Last(); !got.Equal(stored) {
 					t.Errorf("last before the first beat: got %s, want %s as handed in", got, stored)
 				}
+
 				stop := run(t, h)
 				time.Sleep(40 * minute)
 				l.want(t, start, 0, 30*minute)
@@ -192,15 +208,18 @@ func TestC05PanicAndErrorDoNotStopTheNext(t *testing.T) {
 					}
 					return nil
 				}, Options{})
+
 				stop := run(t, h)
 				time.Sleep(30 * time.Second)
 				if got := h.Last(); !got.IsZero() {
 					t.Errorf("last after a beat that did not do its work: got %s, want none", got)
 				}
+
 				time.Sleep(2 * minute)
 				if got, want := h.Last(), start.Add(minute); !got.Equal(want) {
 					t.Errorf("last: got %s, want %s, the only good one", got, want)
 				}
+
 				time.Sleep(minute)
 				l.want(t, start, 0, minute, 2*minute, 3*minute)
 				stop()
@@ -218,6 +237,7 @@ func TestStopWaitsForTheBeat(t *testing.T) {
 				if !first {
 					opt.Last = time.Now().Add(-minute)
 				}
+
 				h := newHeart(t, "", func(ctx context.Context) error {
 					begun = true
 					<-ctx.Done()
@@ -225,6 +245,7 @@ func TestStopWaitsForTheBeat(t *testing.T) {
 					ended = true
 					return ctx.Err()
 				}, opt)
+
 				stop := run(t, h)
 				time.Sleep(hour)
 				stop()
@@ -292,12 +313,14 @@ func FuzzSpec(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		now := time.Now()
 		for _, mark := range []time.Time{{}, now, now.Add(-hour), now.AddDate(-200, 0, 0), now.AddDate(200, 0, 0)} {
 			if got := pause(h.schedule, mark, now, h.check); got <= 0 || got > h.check {
 				t.Errorf("%q from %s: a pause of %s", spec, mark, got)
 			}
 		}
+
 		if due(h.schedule, now, now) {
 			t.Errorf("%q: due again in the moment of its beat", spec)
 		}

@@ -49,7 +49,9 @@ func TestEachMessageStandsOnce(t *testing.T) {
 	text := b.plan(t, Options{}).Text
 	_, earlier, _ := strings.Cut(text, "## Earlier messages\n")
 	at := 0
-	for _, w := range []string{"the user had said\n> say hello", "the agent had answered\n> hello otters", "the user had said\n> now count"} {
+	for _, w := range []string{
+		"the user had said\n> say hello", "the agent had answered\n> hello otters", "the user had said\n> now count",
+	} {
 		i := strings.Index(earlier[at:], w)
 		if i < 0 {
 			t.Fatalf("%q is not in its place under the earlier messages:\n%s", w, text)
@@ -324,8 +326,12 @@ func TestWorkTree(t *testing.T) {
 		{"branch", "branch is `fix`, was `main`", &checkpoint.WorkTree{Branch: "fix", Head: "b"}},
 		{"no branch", "branch is none, was `main`", &checkpoint.WorkTree{Head: "b"}},
 		{"head", "HEAD is bbbbbbbbbb, was aaaaaaaaaa", &checkpoint.WorkTree{Branch: "main", Head: "bbbbbbbbbbbbbbbb"}},
-		{"files", "2 changed names now, 1 then", &checkpoint.WorkTree{Branch: "main", Head: "aaaaaaaaaaaaaaaa", Changed: []string{" M a.go", "?? b"}}},
-		{"other files", "1 changed names as then, but others", &checkpoint.WorkTree{Branch: "main", Head: "aaaaaaaaaaaaaaaa", Changed: []string{"?? b"}}},
+		{"files", "2 changed names now, 1 then", &checkpoint.WorkTree{Branch: "main", Head: "aaaaaaaaaaaaaaaa", Changed: []string{
+			" M a.go", "?? b",
+		}}},
+		{"other files", "1 changed names as then, but others", &checkpoint.WorkTree{Branch: "main", Head: "aaaaaaaaaaaaaaaa", Changed: []string{
+			"?? b",
+		}}},
 	} {
 		text := plan(t, Input{State: b.s, Checkpoint: c, WorkTree: tc.now}, Options{}).Text
 		if tc.want == "" {

@@ -56,7 +56,9 @@ func TestP17P37DeltaRoles(t *testing.T) {
 	}{
 		{nil, []string{"** built", "[Tool: Bash(make)]"}, []string{"build it"}},
 		{[]checkpoint.Role{checkpoint.RoleUser}, []string{"(the user had said) build it"}, []string{"built", "[Tool:"}},
-		{[]checkpoint.Role{checkpoint.RoleUser, checkpoint.RoleAssistant}, []string{"(the user had said) build it", "** built", "[Tool:"}, nil},
+		{[]checkpoint.Role{checkpoint.RoleUser, checkpoint.RoleAssistant}, []string{
+			"(the user had said) build it", "** built", "[Tool:",
+		}, nil},
 		{[]checkpoint.Role{checkpoint.RoleTool}, []string{"[Tool: Bash(make)]"}, []string{"built", "build it"}},
 	} {
 		text := b.plan(t, Options{Format: Delta, Roles: c.roles}).Text

@@ -22,7 +22,8 @@ var (
 	tag = lazyre.New(
 		`^(?i)(?:[<＜﹤ᐸ˂⟨〈❮]|&(?:amp;){0,3}(?:lt;?|#0{0,6}60;?|#x0{0,6}3c;?)|\\u003c|\\x3c|%3c)` +
 			`(\s{0,8}[/／]?\s{0,8}` +
-			`(?:system|user|assistant|human|developer|tool|function|hook|command|local-command|antml|instruction|context|session|reminder|recovered|result|invoke|environment|` +
+			`(?:system|user|assistant|human|developer|tool|function|hook|command|local-command|antml|` +
+			`instruction|context|session|reminder|recovered|result|invoke|environment|` +
 			`turn_|im_start|im_end|bash-|task-|persisted|untrusted|budget|env|[|｜]|belay))`,
 	)
 	// square are the bracketed forms of the same: [INST], [/INST], [SYSTEM].

@@ -31,7 +31,7 @@ func recovered(t *testing.T, name string) string {
 
 	key := checkpoint.NewKey("claude-code", "", session, "")
 	s := checkpoint.NewState(key)
-	tr := claude.New().Open(agent.Source{Path: path, Session: session})
+	tr := claude.New(agent.Host{}).Open(agent.Source{Path: path, Session: session})
 	defer tr.Close()
 	if gone, err := recovery.CatchUp(
 		context.Background(),
@@ -78,7 +78,10 @@ func TestX01X02NoSecretIsPrinted(t *testing.T) {
 
 func TestX03WhatIsNoSecretStays(t *testing.T) {
 	got := recovered(t, "X03-not-secrets.jsonl")
-	for _, s := range []string{"return errNoKey", "+ key", "set it to sk-ant-...", "${TOKEN}", "9f8c3a39e61ba7fca8ca62b94af150718336ba4c", "at least 12 characters"} {
+	for _, s := range []string{
+		"return errNoKey", "+ key", "set it to sk-ant-...", "${TOKEN}", "9f8c3a39e61ba7fca8ca62b94af150718336ba4c",
+		"at least 12 characters",
+	} {
 		if !strings.Contains(got, s) {
 			t.Errorf("%q is missing in:\n%s", s, got)
 		}

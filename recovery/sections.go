@@ -67,13 +67,8 @@ func (w *writer) task(room int) (line string, num uint64) {
 		}
 
 		said = true
-		if whole := fmt.Sprintf(
-			"The task was, in the user's last words (%s): %s\n",
-			w.when(m.At),
-			text,
-		); i == len(w.g.users)-1 &&
-			len(whole) <= room &&
-			text == strings.TrimSpace(w.clean(m)) {
+		whole := fmt.Sprintf("The task was, in the user's last words (%s): %s\n", w.when(m.At), text)
+		if i == len(w.g.users)-1 && len(whole) <= room && text == strings.TrimSpace(w.clean(m)) {
 			return whole, m.num
 		}
 	}

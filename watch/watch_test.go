@@ -133,7 +133,7 @@ func TestAppendIsMarked(t *testing.T) {
 func TestV05ReplacedByRename(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		make func(t *testing.T, dir string) (watched, real string)
+		make func(t *testing.T, dir string) (watched, target string)
 	}{
 		{"plain", func(t *testing.T, dir string) (string, string) {
 			return filepath.Join(dir, "f"), filepath.Join(dir, "f")
@@ -157,16 +157,16 @@ func TestV05ReplacedByRename(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := tempDir(t)
-			watched, real := c.make(t, dir)
-			write(t, real, "old")
+			watched, target := c.make(t, dir)
+			write(t, target, "old")
 			w := startReal(t)
 			add(t, w, watched)
 			for i := range 3 {
-				tmp := real + ".tmp"
+				tmp := target + ".tmp"
 				write(t, tmp, fmt.Sprint("new ", i))
-				must(t, os.Rename(tmp, real))
+				must(t, os.Rename(tmp, target))
 				want(t, w, watched)
-				appendTo(t, real, "more")
+				appendTo(t, target, "more")
 				want(t, w, watched)
 			}
 		})

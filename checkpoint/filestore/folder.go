@@ -20,11 +20,13 @@ func (s *Store) Newest(ctx context.Context, session string) (*checkpoint.Checkpo
 	if err != nil {
 		return nil, fmt.Errorf("list checkpoints in %s: %w", session, err)
 	}
+
 	get := func(number uint64) ([]byte, error) { return s.read(ctx, elems, number) }
 	c, _, err := checkpoint.Newest(session, list, get)
 	if err != nil {
 		return nil, fmt.Errorf("read the newest checkpoint in %s: %w", session, err)
 	}
+
 	return c, nil
 }
 
@@ -46,16 +48,19 @@ func (s *Store) Walk(session string, fn func(path string, m checkpoint.Meta, inf
 	if err != nil {
 		return fmt.Errorf("list checkpoints in %s: %w", session, err)
 	}
+
 	slices.SortStableFunc(entries, func(a, b fs.DirEntry) int {
 		n, _, _ := ParseName(a.Name())
 		m, _, _ := ParseName(b.Name())
 		return cmp.Compare(n, m)
 	})
+
 	for _, e := range entries {
 		n, level, ok := ParseName(e.Name())
 		if !ok {
 			continue
 		}
+
 		info, err := e.Info()
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // deleted since the folder was read
@@ -63,10 +68,12 @@ func (s *Store) Walk(session string, fn func(path string, m checkpoint.Meta, inf
 		if err != nil {
 			return fmt.Errorf("list checkpoints in %s: %w", session, err)
 		}
+
 		m := checkpoint.Meta{Number: n, Level: level, At: info.ModTime(), Bytes: info.Size()}
 		if !fn(filepath.Join(filepath.Join(elems...), e.Name()), m, info) {
 			return nil
 		}
 	}
+
 	return nil
 }

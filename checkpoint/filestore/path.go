@@ -29,10 +29,12 @@ func ParseName(name string) (number uint64, level checkpoint.Level, ok bool) {
 	default:
 		return 0, "", false
 	}
+
 	number, err := strconv.ParseUint(digits, 10, 64)
 	if err != nil || number == 0 || fileName(number, level) != name {
 		return 0, "", false
 	}
+
 	return number, level, true
 }
 
@@ -70,6 +72,7 @@ func (s *Store) makeDirs(elems []string) error {
 	if err := s.makeRoot(); err != nil {
 		return err
 	}
+
 	for i := range elems {
 		path := s.path(elems[:i+1])
 		info, err := s.fsys.Lstat(path)
@@ -80,6 +83,7 @@ func (s *Store) makeDirs(elems []string) error {
 			}
 			info, err = s.fsys.Lstat(path)
 		}
+
 		if err != nil {
 			return err
 		}
@@ -92,8 +96,10 @@ func (s *Store) makeDirs(elems []string) error {
 		if err := s.fsys.SyncDir(filepath.Dir(path)); err != nil {
 			return fmt.Errorf("sync folder of %s: %w", path, err)
 		}
+
 		s.remember(path)
 	}
+
 	return nil
 }
 
@@ -105,6 +111,7 @@ func (s *Store) makeRoot() error {
 	if err := vfs.MakeDir(s.fsys, s.root); err != nil {
 		return fmt.Errorf("make the store's folder: %w", err)
 	}
+
 	s.remember(s.root)
 	return nil
 }

@@ -61,6 +61,7 @@ func TestG04BudgetWithTemps(t *testing.T) {
 		if n%5 == 1 {
 			m.Level = checkpoint.Full
 		}
+
 		data := bytes.Repeat([]byte{byte(n)}, int(10_000+n*7919%60_000))
 		prune(t, s, p.Room(int64(len(data))))
 		if err := s.Put(t.Context(), testKey, m, data); err != nil {
@@ -69,12 +70,14 @@ func TestG04BudgetWithTemps(t *testing.T) {
 		if g.most > budget {
 			t.Fatalf("at checkpoint %d the store held %d bytes, budget %d", n, g.most, budget)
 		}
+
 		if full := n - (n-1)%5; n%50 == 0 || m.Level == checkpoint.Full {
 			if _, err := s.Get(t.Context(), testKey, full); err != nil {
 				t.Fatalf("at checkpoint %d the last good FULL %d is gone: %v", n, full, err)
 			}
 		}
 	}
+
 	if g.most < budget/2 {
 		t.Errorf("never more than %d bytes of %d were used", g.most, budget)
 	}
@@ -86,6 +89,7 @@ func prune(t *testing.T, s *Store, p checkpoint.Policy) {
 	if err != nil {
 		t.Errorf("list: %v", err)
 	}
+
 	for _, n := range checkpoint.Prune(list, p, time.Now()) {
 		if err := s.Delete(t.Context(), testKey, n); err != nil {
 			t.Errorf("delete %d: %v", n, err)
@@ -100,6 +104,7 @@ func TestG05ReadWhilePruning(t *testing.T) {
 	if err := s.Put(t.Context(), testKey, meta(1, checkpoint.Full), content(1)); err != nil {
 		t.Fatal(err)
 	}
+
 	done := make(chan struct{})
 	var writer sync.WaitGroup
 	writer.Go(func() {
@@ -112,9 +117,11 @@ func TestG05ReadWhilePruning(t *testing.T) {
 			if err := s.Put(t.Context(), testKey, m, content(n)); err != nil {
 				t.Errorf("put %d: %v", n, err)
 			}
+
 			prune(t, s, checkpoint.Policy{Count: 8})
 		}
 	})
+
 	defer writer.Wait()
 	for reads := 0; ; reads++ {
 		select {
@@ -123,10 +130,12 @@ func TestG05ReadWhilePruning(t *testing.T) {
 			return
 		default:
 		}
+
 		list, err := s.List(t.Context(), testKey)
 		if err != nil || len(list) == 0 {
 			t.Fatalf("list: got %v, %v, want checkpoints", list, err)
 		}
+
 		sawFull := false
 		for _, m := range list {
 			got, err := s.Get(t.Context(), testKey, m.Number)
@@ -141,6 +150,7 @@ func TestG05ReadWhilePruning(t *testing.T) {
 				break
 			}
 		}
+
 		if !sawFull {
 			t.Fatalf("no FULL below the newest checkpoint in %+v", list)
 		}

@@ -76,6 +76,7 @@ func (s *Store) put(ctx context.Context, key checkpoint.Key, m checkpoint.Meta, 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+
 	switch {
 	case m.Number == 0:
 		return fmt.Errorf("numbers begin at 1: %w", fs.ErrInvalid)
@@ -84,15 +85,18 @@ func (s *Store) put(ctx context.Context, key checkpoint.Key, m checkpoint.Meta, 
 	case len(data) > checkpoint.MaxSize:
 		return fmt.Errorf("%d bytes, at most %d: %w", len(data), checkpoint.MaxSize, fs.ErrInvalid)
 	}
+
 	elems := elements(key)
 	if err := s.makeDirs(elems); err != nil {
 		return err
 	}
+
 	dir := s.path(elems)
 	entries, err := s.fsys.ReadDir(dir)
 	if err != nil {
 		return err
 	}
+
 	for _, e := range entries {
 		// A left-over of a crash: calls for one session come one at a time, so nobody is writing it now. It goes before
 		// it is written again, since it counts for the budget and a link in its place would be followed.
@@ -105,11 +109,13 @@ func (s *Store) put(ctx context.Context, key checkpoint.Key, m checkpoint.Meta, 
 			return checkpoint.ErrExists
 		}
 	}
+
 	name := filepath.Join(dir, fileName(m.Number, m.Level))
 	if err := vfs.Replace(s.fsys, name, data); err != nil {
 		_ = s.fsys.Remove(name) // there only if just the last sync failed; if it stays it is whole
 		return err
 	}
+
 	return nil
 }
 
@@ -127,12 +133,14 @@ func (s *Store) list(ctx context.Context, elems []string) ([]checkpoint.Meta, er
 	if err != nil {
 		return nil, err
 	}
+
 	var list []checkpoint.Meta
 	for _, e := range entries {
 		n, level, ok := ParseName(e.Name())
 		if !ok || !e.Type().IsRegular() {
 			continue
 		}
+
 		info, err := e.Info()
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // deleted since the folder was read
@@ -140,8 +148,10 @@ func (s *Store) list(ctx context.Context, elems []string) ([]checkpoint.Meta, er
 		if err != nil {
 			return nil, err
 		}
+
 		list = append(list, checkpoint.Meta{Number: n, Level: level, At: info.ModTime(), Bytes: info.Size()})
 	}
+
 	// Put never gives a number twice; should a stranger's hand have done so, the FULL stands for it, as in Get.
 	slices.SortFunc(list, func(a, b checkpoint.Meta) int {
 		return cmp.Or(cmp.Compare(b.Number, a.Number), cmp.Compare(a.Level, b.Level))
@@ -154,6 +164,7 @@ func (s *Store) names(ctx context.Context, elems []string) ([]fs.DirEntry, error
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+
 	err := s.checkDirs(elems)
 	var entries []fs.DirEntry
 	if err == nil {
@@ -162,6 +173,7 @@ func (s *Store) names(ctx context.Context, elems []string) ([]fs.DirEntry, error
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+
 	return entries, err
 }
 
@@ -178,11 +190,13 @@ func (s *Store) read(ctx context.Context, elems []string, number uint64) ([]byte
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+
 	if err := s.checkDirs(elems); errors.Is(err, fs.ErrNotExist) {
 		return nil, checkpoint.ErrNotFound
 	} else if err != nil {
 		return nil, err
 	}
+
 	for _, level := range []checkpoint.Level{checkpoint.Full, checkpoint.Sparse} {
 		name := filepath.Join(s.path(elems), fileName(number, level))
 		info, err := s.fsys.Lstat(name)
@@ -198,12 +212,15 @@ func (s *Store) read(ctx context.Context, elems []string, number uint64) ([]byte
 		if info.Size() > checkpoint.MaxSize {
 			return nil, fmt.Errorf("%d bytes, at most %d: %w", info.Size(), checkpoint.MaxSize, checkpoint.ErrDamaged)
 		}
+
 		data, err := vfs.ReadFile(s.fsys, name, checkpoint.MaxSize)
 		if errors.Is(err, fs.ErrNotExist) {
 			break // deleted in between
 		}
+
 		return data, err
 	}
+
 	return nil, checkpoint.ErrNotFound
 }
 
@@ -219,17 +236,20 @@ func (s *Store) remove(ctx context.Context, elems []string, number uint64) error
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+
 	if err := s.checkDirs(elems); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	} else if err != nil {
 		return err
 	}
+
 	for _, level := range []checkpoint.Level{checkpoint.Full, checkpoint.Sparse} {
 		err := s.fsys.Remove(filepath.Join(s.path(elems), fileName(number, level)))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
+
 	// Always, though nothing may have been removed: the call before may have removed it and failed here.
 	return s.fsys.SyncDir(s.path(elems))
 }
@@ -248,6 +268,7 @@ func (s *Store) sessions(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var found []string
 	for _, agent := range agents {
 		ids, err := s.names(ctx, []string{sessionsName, agent.Name()})
@@ -257,6 +278,7 @@ func (s *Store) sessions(ctx context.Context) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		for _, id := range ids {
 			entries, err := s.names(ctx, []string{sessionsName, agent.Name(), id.Name(), Folder})
 			if errors.Is(err, ErrUnsafe) {
@@ -270,6 +292,7 @@ func (s *Store) sessions(ctx context.Context) ([]string, error) {
 			}
 		}
 	}
+
 	return found, nil
 }
 
@@ -285,11 +308,13 @@ func (s *Store) Probe(ctx context.Context, size int) error {
 		return fmt.Errorf("probe %s: %w", s.root, ctx.Err())
 	case <-s.probe:
 	}
+
 	defer func() { s.probe <- struct{}{} }()
 
 	if err := s.probeSessions(ctx, size); err != nil {
 		return fmt.Errorf("probe %s: %w", s.root, err)
 	}
+
 	return nil
 }
 
@@ -317,6 +342,7 @@ func (s *Store) probeSessions(ctx context.Context, size int) error {
 		_ = s.fsys.Remove(name) // there only if just the last sync failed
 		return err
 	}
+
 	return s.fsys.Remove(name)
 }
 

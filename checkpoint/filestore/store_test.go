@@ -39,10 +39,12 @@ func numbers(t *testing.T, s *Store, k checkpoint.Key) []uint64 {
 	if err != nil {
 		t.Fatalf("list: %v", err)
 	}
+
 	var out []uint64
 	for _, m := range list {
 		out = append(out, m.Number)
 	}
+
 	return out
 }
 
@@ -56,19 +58,23 @@ func TestLayoutIsPrivate(t *testing.T) {
 	if err := s.Probe(t.Context(), 100); err != nil {
 		t.Fatalf("probe: %v", err)
 	}
+
 	var got []string
 	err := filepath.WalkDir(filepath.Dir(root), func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
+
 		info, err := d.Info()
 		if err != nil {
 			return err
 		}
+
 		rel, err := filepath.Rel(root, path)
 		got = append(got, fmt.Sprintf("%s %s", info.Mode(), rel))
 		return err
 	})
+
 	want := []string{
 		"drwx------ ..",
 		"drwx------ .",
@@ -79,6 +85,7 @@ func TestLayoutIsPrivate(t *testing.T) {
 		"-rw------- sessions/agent/s-1/checkpoints/000042-full.md",
 		"-rw------- sessions/agent/s-1/checkpoints/1234567-sparse.md",
 	}
+
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %v\n%s\nwant\n%s", err, strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
@@ -90,22 +97,36 @@ func TestForeignNamesAreIgnored(t *testing.T) {
 	mustPut(t, s, testKey, 1, checkpoint.Full, "text")
 	dir := s.path(elements(testKey))
 	foreign := []string{
-		"000002-full.md~", "000002-FULL.md", "2-full.md", "0000002-full.md", "000000-full.md", "-00002-full.md", "+00002-full.md",
-		"000002-half.md", "000002.md", "notes.txt", "99999999999999999999999-full.md", ".000002-full.md",
+		"000002-full.md~",
+		"000002-FULL.md",
+		"2-full.md",
+		"0000002-full.md",
+		"000000-full.md",
+		"-00002-full.md",
+		"+00002-full.md",
+		"000002-half.md",
+		"000002.md",
+		"notes.txt",
+		"99999999999999999999999-full.md",
+		".000002-full.md",
 	}
+
 	for _, name := range foreign {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("mine"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	for _, name := range []string{"000003-full.md", filepath.Join("..", "..", "empty"), filepath.Join("..", "..", "..", "x", "checkpoints")} {
 		if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if err := os.WriteFile(filepath.Join(root, "sessions", "stray"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	mustPut(t, s, testKey, 2, checkpoint.Full, "text")
 	if got, want := numbers(t, s, testKey), []uint64{2, 1}; !slices.Equal(got, want) {
 		t.Errorf("list: got %v, want %v", got, want)
@@ -113,6 +134,7 @@ func TestForeignNamesAreIgnored(t *testing.T) {
 	if got, err := s.Sessions(t.Context()); err != nil || !slices.Equal(got, []string{testKey.Dir()}) {
 		t.Errorf("sessions: got %q, %v, want %q", got, err, testKey.Dir())
 	}
+
 	for _, name := range foreign {
 		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != "mine" {
 			t.Errorf("%s was touched: %q, %v", name, got, err)
@@ -131,10 +153,12 @@ func TestG01FullDiskKeepsTheLastGoodOne(t *testing.T) {
 	if err := s.Probe(t.Context(), 100); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("probe of a full disk: got %v, want ENOSPC", err)
 	}
+
 	fault.Heal()
 	if data, err := s.Get(t.Context(), testKey, 1); err != nil || string(data) != "good" {
 		t.Errorf("get: got %q, %v, want %q", data, err, "good")
 	}
+
 	mustPut(t, s, testKey, 2, checkpoint.Full, "again")
 	if got, want := numbers(t, s, testKey), []uint64{2, 1}; !slices.Equal(got, want) {
 		t.Errorf("list: got %v, want %v", got, want)
@@ -144,9 +168,14 @@ func TestG01FullDiskKeepsTheLastGoodOne(t *testing.T) {
 func TestG01ZeroByteFileIsSeenAsSuch(t *testing.T) {
 	s := Open(vfs.OS{}, t.TempDir())
 	mustPut(t, s, testKey, 1, checkpoint.Full, "good")
-	if err := os.WriteFile(filepath.Join(s.path(elements(testKey)), fileName(2, checkpoint.Full)), nil, 0o600); err != nil {
+	if err := os.WriteFile(
+		filepath.Join(s.path(elements(testKey)), fileName(2, checkpoint.Full)),
+		nil,
+		0o600,
+	); err != nil {
 		t.Fatal(err)
 	}
+
 	list, err := s.List(t.Context(), testKey)
 	if err != nil || len(list) != 2 || list[0].Bytes != 0 || list[1].Bytes != 4 {
 		t.Errorf("list: got %+v, %v, want number 2 with 0 bytes and number 1 with 4", list, err)
@@ -169,10 +198,12 @@ func TestPutAgainAfterFailedFolderSync(t *testing.T) {
 	if ops[last] != "syncdir checkpoints" {
 		t.Fatalf("the last operation of Put is %q, want the folder's sync", ops[last])
 	}
+
 	s.fsys = vfstest.NewFault(mem, last, syscall.EIO)
 	if err := s.Put(t.Context(), testKey, meta(3, checkpoint.Full), []byte("3")); !errors.Is(err, syscall.EIO) {
 		t.Fatalf("put with a failing folder sync: got %v, want EIO", err)
 	}
+
 	mustPut(t, s, testKey, 3, checkpoint.Full, "three")
 	if data, err := s.Get(t.Context(), testKey, 3); err != nil || string(data) != "three" {
 		t.Errorf("get: got %q, %v, want %q", data, err, "three")
@@ -193,6 +224,7 @@ func TestRemovedFolderIsMadeAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	mustPut(t, s, testKey, 2, checkpoint.Full, "two")
 	for seed := range uint64(20) {
 		left := Open(mem.CrashClone(seed), "/state")
@@ -205,19 +237,34 @@ func TestRemovedFolderIsMadeAgain(t *testing.T) {
 func TestGetIsBounded(t *testing.T) {
 	s := Open(vfs.OS{}, t.TempDir())
 	mustPut(t, s, testKey, 1, checkpoint.Full, "x")
-	if err := os.Truncate(filepath.Join(s.path(elements(testKey)), fileName(1, checkpoint.Full)), checkpoint.MaxSize+1); err != nil {
+	if err := os.Truncate(
+		filepath.Join(s.path(elements(testKey)), fileName(1, checkpoint.Full)),
+		checkpoint.MaxSize+1,
+	); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := s.Get(t.Context(), testKey, 1); !errors.Is(err, checkpoint.ErrDamaged) {
 		t.Errorf("get of a file over %d bytes: got %v, want ErrDamaged", checkpoint.MaxSize, err)
 	}
-	if err := s.Put(t.Context(), testKey, meta(2, checkpoint.Full), make([]byte, checkpoint.MaxSize+1)); !errors.Is(err, fs.ErrInvalid) {
+
+	if err := s.Put(
+		t.Context(),
+		testKey,
+		meta(2, checkpoint.Full),
+		make([]byte, checkpoint.MaxSize+1),
+	); !errors.Is(
+		err,
+		fs.ErrInvalid,
+	) {
 		t.Errorf("put of more than %d bytes: got %v, want fs.ErrInvalid", checkpoint.MaxSize, err)
 	}
 }
 
 func FuzzParseName(f *testing.F) {
-	for _, name := range []string{"000042-full.md", "1234567-sparse.md", "0000001-full.md", "18446744073709551615-full.md", "-", ""} {
+	for _, name := range []string{
+		"000042-full.md", "1234567-sparse.md", "0000001-full.md", "18446744073709551615-full.md", "-", "",
+	} {
 		f.Add(name)
 	}
 	f.Fuzz(func(t *testing.T, name string) {

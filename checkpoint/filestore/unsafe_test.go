@@ -40,11 +40,13 @@ func TestLinksAreNotFollowed(t *testing.T) {
 			if err := os.Symlink(outside, path); err != nil {
 				t.Fatal(err)
 			}
+
 			for name, err := range use(t.Context(), s) {
 				if !errors.Is(err, ErrUnsafe) || !strings.Contains(err.Error(), path+" is a symbolic link") {
 					t.Errorf("%s: got %v, want ErrUnsafe that names %s", name, err, path)
 				}
 			}
+
 			if got, err := s.Sessions(t.Context()); len(got) != 0 || err != nil && !errors.Is(err, ErrUnsafe) {
 				t.Errorf("sessions: got %q, %v, want none", got, err)
 			}
@@ -67,9 +69,11 @@ func tree(t *testing.T, dir string) string {
 		}
 		return err
 	})
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return b.String()
 }
 
@@ -82,6 +86,7 @@ func TestLinkInPlaceOfAFile(t *testing.T) {
 	if err := os.WriteFile(victim, []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, link := range []string{
 		filepath.Join(dir, "000002-full.md"),
 		filepath.Join(dir, ".000003-full.md"+vfs.TempSuffix),
@@ -92,15 +97,26 @@ func TestLinkInPlaceOfAFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if data, err := s.Get(t.Context(), testKey, 2); !errors.Is(err, ErrUnsafe) {
 		t.Errorf("get through a link: got %q, %v, want ErrUnsafe", data, err)
 	}
 	if got := numbers(t, s, testKey); len(got) != 1 {
 		t.Errorf("list: got %v, want only the plain file", got)
 	}
-	if err := s.Put(t.Context(), testKey, meta(2, checkpoint.Full), []byte("x")); !errors.Is(err, checkpoint.ErrExists) {
+
+	if err := s.Put(
+		t.Context(),
+		testKey,
+		meta(2, checkpoint.Full),
+		[]byte("x"),
+	); !errors.Is(
+		err,
+		checkpoint.ErrExists,
+	) {
 		t.Errorf("put where a link lies: got %v, want ErrExists", err)
 	}
+
 	mustPut(t, s, testKey, 3, checkpoint.Full, "three")
 	if err := s.Probe(t.Context(), 100); err != nil {
 		t.Errorf("probe: %v", err)
@@ -117,12 +133,14 @@ func TestFolderOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give a folder away")
 	}
+
 	s := Open(vfs.OS{}, t.TempDir())
 	mustPut(t, s, testKey, 1, checkpoint.Full, "text")
 	path := s.path(elements(testKey)[:3])
 	if err := os.Chown(path, 54321, -1); err != nil {
 		t.Fatal(err)
 	}
+
 	for name, err := range use(t.Context(), s) {
 		if !errors.Is(err, ErrUnsafe) || !strings.Contains(err.Error(), path+" belongs to user 54321") {
 			t.Errorf("%s: got %v, want ErrUnsafe that names the folder and its owner", name, err)

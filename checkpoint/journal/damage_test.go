@@ -187,7 +187,9 @@ func TestGarbage(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			six := record{6, []byte(payload(6))}.appendTo(header{prev: 5, high: 5}.appendTo(nil))
 			m := withSegments(t, map[uint64][]byte{1: tt.first, 6: six})
-			for _, other := range []string{"notes.txt", "7.log", "0000000000000000000x.log", "00000000000000000000.log"} {
+			for _, other := range []string{
+				"notes.txt", "7.log", "0000000000000000000x.log", "00000000000000000000.log",
+			} {
 				if err := vfs.Replace(m, filepath.Join(dir, other), []byte("x")); err != nil {
 					t.Fatal(err)
 				}

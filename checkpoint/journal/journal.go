@@ -115,7 +115,8 @@ type Journal struct {
 
 	mu struct {
 		sync.Mutex
-		room    chan struct{} // closed when pending became smaller or the journal closed; then a new one takes its place
+		// closed when pending became smaller or the journal closed; then a new one takes its place
+		room    chan struct{}
 		next    uint64
 		stored  uint64
 		pending []record
@@ -177,6 +178,7 @@ func Open(fsys vfs.FS, dir string, opt Options) (*Journal, error) {
 		fsys: fsys, dir: dir, opt: opt, old: names,
 		kick: make(chan struct{}, 1), look: make(chan struct{}, 1), change: make(chan struct{}, 1),
 	}
+
 	j.mu.room = make(chan struct{})
 	j.mu.queued = make(chan struct{})
 	j.findEnd()
@@ -249,8 +251,8 @@ func cutTail(fsys vfs.FS, name string, size int64) error {
 
 // Append queues a record and returns its number at once; numbers are in the order of the calls. It never waits for the
 // disk itself, only for room in memory while the writer is Options.Memory behind a disk that works, so that Run must be
-// running by then; it returns the context's error when that ends first. The journal keeps the payload until it is written:
-// the caller must not change it.
+// running by then; it returns the context's error when that ends first. The journal keeps the payload until it is
+// written: the caller must not change it.
 func (j *Journal) Append(ctx context.Context, payload []byte) (uint64, error) {
 	if len(payload) > MaxPayload {
 		return 0, fmt.Errorf("append record of %d bytes: %w", len(payload), ErrTooLarge)
@@ -270,8 +272,8 @@ func (j *Journal) Append(ctx context.Context, payload []byte) (uint64, error) {
 	}
 }
 
-// queue gives a record its number and its place in memory. Where there is no room it gives the channel that closes when there
-// may be some.
+// queue gives a record its number and its place in memory. Where there is no room it gives the channel that closes when
+// there may be some.
 func (j *Journal) queue(payload []byte) (seq uint64, room <-chan struct{}, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

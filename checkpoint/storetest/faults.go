@@ -55,6 +55,7 @@ func (d *sweep) run(ctx context.Context) {
 	if n := d.Fault.Count(); n > 0 {
 		d.Errorf("opening the store does %d operations on the disk, want none", n)
 	}
+
 	a, b := key("a"), checkpoint.Key{Agent: "other", Session: "b"}
 	d.put(ctx, s, a, full(1))
 	d.put(ctx, s, a, sparse(2))
@@ -75,8 +76,10 @@ func (d *sweep) put(ctx context.Context, s checkpoint.Store, k checkpoint.Key, m
 	if err == nil || d.Dies {
 		return
 	}
+
 	d.check(ctx, s, fmt.Sprintf("after the failed put %d of %s", m.Number, k))
 	d.afterCrash(ctx)
+
 	// Once more: the number is free, or it is taken by the whole one, which is not overwritten.
 	err = d.Hear(s.Put(ctx, k, m, r.data))
 	r.must = err == nil
@@ -88,11 +91,16 @@ func (d *sweep) put(ctx context.Context, s checkpoint.Store, k checkpoint.Key, m
 // encoded is a checkpoint as belay writes it.
 func (d *sweep) encoded(k checkpoint.Key, m checkpoint.Meta) []byte {
 	s := checkpoint.NewState(k)
-	s.Task, s.News, s.MsgSeq, s.MarkSeq = strings.Repeat(fmt.Sprintf("%s %d\n", k, m.Number), 100), m.Number, m.Number, m.Number-1
+	s.Task, s.News, s.MsgSeq, s.MarkSeq = strings.Repeat(
+		fmt.Sprintf("%s %d\n", k, m.Number),
+		100,
+	), m.Number, m.Number, m.Number-1
+
 	data, err := checkpoint.New(s, m.Number, checkpoint.Decision{Level: m.Level}, m.At).Encode()
 	if err != nil {
 		d.t.Fatal(err)
 	}
+
 	return data
 }
 
@@ -105,6 +113,7 @@ func (d *sweep) remove(ctx context.Context, s checkpoint.Store, k checkpoint.Key
 		d.afterCrash(ctx)
 		err = s.Delete(ctx, k, n)
 	}
+
 	r.mustNot = err == nil
 }
 
@@ -121,9 +130,11 @@ func (d *sweep) afterCrash(ctx context.Context) {
 				d.Errorf("%s: put the next: %v", when, err)
 			}
 		}
+
 		if err := s.Close(); err != nil {
 			d.Errorf("%s: close: %v", when, err)
 		}
+
 		d.wholeness(left, when+" and the next checkpoint")
 	}
 }
@@ -149,26 +160,32 @@ func (d *sweep) check(ctx context.Context, s checkpoint.Store, when string) {
 		if err != nil {
 			d.Errorf("%s: list %s: %v", when, p.key, err)
 		}
+
 		for _, m := range list {
 			listed[ref{p.key, m.Number}] = m
 		}
 	}
+
 	for p, r := range d.held {
 		m, there := listed[p]
 		if there != r.must && (r.must || r.mustNot) {
 			d.Errorf("%s: %s %d is there: %v, want %v", when, p.key, p.number, there, r.must)
 		}
+
 		data, err := s.Get(ctx, p.key, p.number)
 		switch {
 		case err != nil && d.Err != nil && errors.Is(err, d.Err):
 			_ = d.Hear(err)
-		case there && (err != nil || !bytes.Equal(data, r.data) || m.Level != r.m.Level || m.Bytes != int64(len(r.data))):
+		case there &&
+			(err != nil || !bytes.Equal(data, r.data) || m.Level != r.m.Level || m.Bytes != int64(len(r.data))):
 			d.Errorf("%s: %s %d is listed as %+v and read as %s, %v", when, p.key, p.number, m, short(data), err)
 		case !there && !errors.Is(err, checkpoint.ErrNotFound):
 			d.Errorf("%s: %s %d is not listed but read as %s, %v", when, p.key, p.number, short(data), err)
 		}
+
 		delete(listed, p)
 	}
+
 	for p, m := range listed {
 		d.Errorf("%s: %s holds %+v, which nobody put", when, p.key, m)
 	}

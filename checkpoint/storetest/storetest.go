@@ -82,11 +82,21 @@ func holds(t *testing.T, s checkpoint.Store, k checkpoint.Key, want ...stored) {
 		t.Errorf("list %q: got %+v, want %d checkpoints", k, list, len(want))
 		return
 	}
+
 	for i, w := range want {
 		got := list[i]
 		if got.Number != w.m.Number || got.Level != w.m.Level || got.Bytes != int64(len(w.data)) {
-			t.Errorf("list %q at %d: got %+v, want number %d, level %s, %d bytes", k, i, got, w.m.Number, w.m.Level, len(w.data))
+			t.Errorf(
+				"list %q at %d: got %+v, want number %d, level %s, %d bytes",
+				k,
+				i,
+				got,
+				w.m.Number,
+				w.m.Level,
+				len(w.data),
+			)
 		}
+
 		data, err := s.Get(t.Context(), k, w.m.Number)
 		if err != nil || string(data) != w.data {
 			t.Errorf("get %d of %q: got %s, %v, want %s", w.m.Number, k, short(data), err, short([]byte(w.data)))
@@ -117,6 +127,7 @@ func testUnknown(t *testing.T, s checkpoint.Store) {
 	if got, err := s.Sessions(t.Context()); err != nil || len(got) != 0 {
 		t.Errorf("sessions of an empty store: got %q, %v", got, err)
 	}
+
 	put(t, s, key("a"), full(1), "x")
 	for _, n := range []uint64{0, 2, math.MaxUint64} {
 		if _, err := s.Get(t.Context(), key("a"), n); !errors.Is(err, checkpoint.ErrNotFound) {
@@ -135,14 +146,17 @@ func testBytes(t *testing.T, s checkpoint.Store) {
 		{full(2), ""},
 		{sparse(1), "text\n"},
 	}
+
 	for _, w := range want {
 		put(t, s, key("a"), w.m, w.data)
 	}
+
 	holds(t, s, key("a"), want...)
 	list, err := s.List(t.Context(), key("a"))
 	if err != nil {
 		t.Fatalf("list: %v", err)
 	}
+
 	for _, m := range list {
 		if d := time.Since(m.At).Abs(); d > time.Hour {
 			t.Errorf("number %d, put now, is listed as of %s", m.Number, m.At)
@@ -155,11 +169,13 @@ func testOwnCopy(t *testing.T, s checkpoint.Store) {
 	if err := s.Put(t.Context(), key("a"), full(1), data); err != nil {
 		t.Fatalf("put: %v", err)
 	}
+
 	copy(data, "XXXX")
 	got, err := s.Get(t.Context(), key("a"), 1)
 	if err != nil || string(got) != "mine" {
 		t.Fatalf("after the caller changed its slice: got %q, %v, want %q", got, err, "mine")
 	}
+
 	copy(got, "YYYY")
 	holds(t, s, key("a"), stored{full(1), "mine"})
 }
@@ -169,11 +185,13 @@ func testListOrder(t *testing.T, s checkpoint.Store) {
 	for _, n := range numbers {
 		put(t, s, key("a"), sparse(n), fmt.Sprint(n))
 	}
+
 	slices.Sort(numbers)
 	var want []stored
 	for _, n := range slices.Backward(numbers) {
 		want = append(want, stored{sparse(n), fmt.Sprint(n)})
 	}
+
 	holds(t, s, key("a"), want...)
 }
 
@@ -184,6 +202,7 @@ func testTaken(t *testing.T, s checkpoint.Store) {
 			t.Errorf("put %s 7 again: got %v, want ErrExists", m.Level, err)
 		}
 	}
+
 	holds(t, s, key("a"), stored{full(7), "first"})
 	put(t, s, key("b"), sparse(7), "another session's 7")
 	holds(t, s, key("b"), stored{sparse(7), "another session's 7"})
@@ -201,6 +220,7 @@ func testBadInput(t *testing.T, s checkpoint.Store) {
 			t.Errorf("put %+v: got %v, want fs.ErrInvalid", m, err)
 		}
 	}
+
 	holds(t, s, key("a"))
 	if got, err := s.Sessions(t.Context()); err != nil || len(got) != 0 {
 		t.Errorf("sessions after refused puts: got %q, %v, want none", got, err)
@@ -211,6 +231,7 @@ func testDelete(t *testing.T, s checkpoint.Store) {
 	for n := uint64(1); n <= 3; n++ {
 		put(t, s, key("a"), full(n), fmt.Sprint(n))
 	}
+
 	put(t, s, key("b"), full(2), "b")
 	remove := func(n uint64) {
 		t.Helper()
@@ -218,12 +239,14 @@ func testDelete(t *testing.T, s checkpoint.Store) {
 			t.Errorf("delete %d: %v", n, err)
 		}
 	}
+
 	remove(2)
 	remove(2)
 	remove(99)
 	if _, err := s.Get(t.Context(), key("a"), 2); !errors.Is(err, checkpoint.ErrNotFound) {
 		t.Errorf("get a deleted number: got %v, want ErrNotFound", err)
 	}
+
 	holds(t, s, key("a"), stored{full(3), "3"}, stored{full(1), "1"})
 	holds(t, s, key("b"), stored{full(2), "b"})
 	remove(1)
@@ -232,6 +255,7 @@ func testDelete(t *testing.T, s checkpoint.Store) {
 	if got, err := s.Sessions(t.Context()); err != nil || !slices.Equal(got, []string{key("b").Dir()}) {
 		t.Errorf("sessions: got %q, %v, want only the one that still has a checkpoint", got, err)
 	}
+
 	put(t, s, key("a"), full(4), "4")
 	holds(t, s, key("a"), stored{full(4), "4"})
 }
@@ -239,13 +263,16 @@ func testDelete(t *testing.T, s checkpoint.Store) {
 func testHostileKeys(t *testing.T, s checkpoint.Store) {
 	var keys []checkpoint.Key
 	for _, id := range []string{
-		"", ".", "..", "../..", "../../etc/passwd", "/", "/etc", "a/b", "a\\b", "%", "%2F", "%2f", "%00", "\x00", "\n", "\r\n",
-		"a\x00b", "-rf", "~", "a", "A", "con", "nul.", "a ", " a", "\xff\xfe", "ü", "u\u0308", "checkpoints", "000001-full.md",
+		"", ".", "..", "../..", "../../etc/passwd", "/", "/etc", "a/b", "a\\b", "%", "%2F", "%2f", "%00", "\x00",
+		"\n", "\r\n",
+		"a\x00b", "-rf", "~", "a", "A", "con", "nul.", "a ", " a", "\xff\xfe", "ü", "u\u0308", "checkpoints",
+		"000001-full.md",
 		"sessions", ".belay-probe", "c", "a%00c.b", strings.Repeat("x", 300), strings.Repeat("x", 299) + "y",
 		strings.Repeat("/", 5000), "8f4e3c1a-1111-4222-8333-444455556666", "$(reboot)", "*", "a:b", "a|b",
 	} {
 		keys = append(keys, key(id), checkpoint.Key{Agent: id, Session: "s"})
 	}
+
 	keys = append(keys,
 		checkpoint.Key{Agent: "x", Session: "y", Account: "z"},
 		checkpoint.Key{Agent: "x", Session: "y", Child: "z"},
@@ -255,14 +282,17 @@ func testHostileKeys(t *testing.T, s checkpoint.Store) {
 		checkpoint.Key{Agent: "x", Session: "y/z"},
 		checkpoint.Key{Agent: "x", Session: "y", Child: "../../z"},
 	)
+
 	for i, k := range keys {
 		put(t, s, k, full(1), fmt.Sprintf("content %d", i))
 	}
+
 	var dirs []string
 	for i, k := range keys {
 		holds(t, s, k, stored{full(1), fmt.Sprintf("content %d", i)})
 		dirs = append(dirs, k.Dir())
 	}
+
 	got, err := s.Sessions(t.Context())
 	slices.Sort(got)
 	slices.Sort(dirs)
@@ -290,6 +320,7 @@ func testCancelled(t *testing.T, s checkpoint.Store) {
 			t.Errorf("%s with a cancelled context: got %v, want context.Canceled", name, err)
 		}
 	}
+
 	holds(t, s, key("a"), stored{full(1), "kept"})
 }
 
@@ -300,6 +331,7 @@ func testProbe(t *testing.T, s checkpoint.Store) {
 			t.Errorf("probe: %v", err)
 		}
 	}
+
 	holds(t, s, key("a"), stored{full(1), "x"})
 	if got, err := s.Sessions(t.Context()); err != nil || !slices.Equal(got, []string{key("a").Dir()}) {
 		t.Errorf("sessions after probes: got %q, %v", got, err)
@@ -327,6 +359,7 @@ func testConcurrent(t *testing.T, s checkpoint.Store) {
 			}
 		})
 	}
+
 	for i := range 2 {
 		readers.Go(func() {
 			for n := 0; ; n++ {
@@ -335,6 +368,7 @@ func testConcurrent(t *testing.T, s checkpoint.Store) {
 					return
 				default:
 				}
+
 				readNewest(t, s, (i+n)%sessions, data)
 				if err := s.Probe(t.Context(), 100); err != nil {
 					t.Errorf("probe: %v", err)
@@ -345,6 +379,7 @@ func testConcurrent(t *testing.T, s checkpoint.Store) {
 			}
 		})
 	}
+
 	writers.Wait()
 	close(done)
 	readers.Wait()
@@ -367,6 +402,7 @@ func readNewest(t *testing.T, s checkpoint.Store, session int, data func(session
 	if len(list) == 0 {
 		return
 	}
+
 	n := list[0].Number
 	got, err := s.Get(t.Context(), k, n)
 	if errors.Is(err, checkpoint.ErrNotFound) {

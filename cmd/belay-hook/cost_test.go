@@ -78,6 +78,9 @@ func TestSyscalls(t *testing.T) {
 	if err != nil {
 		t.Skip("strace is not here")
 	}
+	if out, err := exec.Command(strace, "-f", "-o", os.DevNull, "true").CombinedOutput(); err != nil {
+		t.Skipf("strace may not trace here: %v %s", err, out)
+	}
 	state := tempState(t)
 	d := serve(t, sock(state), reply(okReply))
 	least := 1 << 30
@@ -87,7 +90,7 @@ func TestSyscalls(t *testing.T) {
 		cmd.Env = []string{"BELAY_STATE_DIR=" + state}
 		cmd.Stdin = strings.NewReader("{}")
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Skipf("strace may not trace here: %v %s", err, out)
+			t.Fatalf("belay-hook under strace: %v %s", err, out)
 		}
 		data, err := os.ReadFile(file)
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"belay/internal/config"
 	"belay/internal/wire"
 	"belay/internal/wire/intake"
 	"belay/internal/wire/wiretest"
@@ -59,20 +60,30 @@ func TestD01LongHomes(t *testing.T) {
 	}
 }
 
+// TestStateDir holds the copy of the state folder's rule equal to that of the settings, over every kind of value that a
+// variable may have.
 func TestStateDir(t *testing.T) {
-	tests := []struct{ own, xdg, home, want string }{
-		{"/s", "/x", "/h", "/s"},
-		{"", "/x", "/h", "/x/belay"},
-		{"", "", "/h", "/h/.local/state/belay"},
-		{"rel", "rel", "/h/", "/h/.local/state/belay"},
-		{"/s//a/./b/../c/", "", "", "/s/a/c"},
-		{"", "", "", ""},
-		{"", "", "h", ""},
-	}
-	for _, tt := range tests {
-		if got := stateDir(tt.own, tt.xdg, tt.home); got != tt.want {
-			t.Errorf("%q %q %q: got %q, want %q", tt.own, tt.xdg, tt.home, got, tt.want)
+	values := []string{"", "rel", "~", "/", "/s//a/./b/../c/", "/..", "/a é"}
+	for _, own := range values {
+		for _, xdg := range values {
+			for _, home := range values {
+				env := []string{"BELAY_STATE_DIR=" + own, "XDG_STATE_HOME=" + xdg, "HOME=" + home}
+				c, err := config.Load(config.Options{Env: env})
+				if err != nil {
+					t.Fatal(err)
+				}
+				want, err := config.StateDir(c.StateDir, func(name string) string { return map[string]string{"XDG_STATE_HOME": xdg, "HOME": home}[name] })
+				if err != nil {
+					want = ""
+				}
+				if got := stateDir(own, xdg, home); got != want {
+					t.Errorf("%q: got %q, want %q", env, got, want)
+				}
+			}
 		}
+	}
+	if got := stateDir("", "/x", "/h"); got != "/x/belay" {
+		t.Errorf("got %q, want XDG_STATE_HOME before HOME", got)
 	}
 }
 

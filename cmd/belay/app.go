@@ -139,7 +139,7 @@ func (a *app) folder() (query.Folder, error) {
 	if err != nil {
 		return query.Folder{}, err
 	}
-	f := query.Open(root, all.All())
+	f := query.Open(root, all.All(host(root)))
 	if err := f.Dir.Own(); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return f, err
 	}

@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -186,6 +188,26 @@ func TestStoresAreKnownInOnePlace(t *testing.T) {
 	}
 	if stores == 0 {
 		t.Error("no store is imported anywhere: this test holds nothing")
+	}
+}
+
+// An agent knows of the machine what it is handed (agent.Host), so that the state folder and the home are decided once.
+func TestAgentsReadNoEnvironment(t *testing.T) {
+	calls := regexp.MustCompile(`\bos\.(Getenv|LookupEnv|Environ|ExpandEnv|UserHomeDir|UserConfigDir|UserCacheDir)\b|\bexec\.LookPath\b`)
+	read := 0
+	err := filepath.WalkDir(filepath.Join(moduleRoot(t), "internal", "agent"), func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if found := calls.Find(text); found != nil {
+			t.Errorf("%s calls %s: use agent.Host", path, found)
+		}
+		read++
+		return err
+	})
+	if err != nil || read < 50 {
+		t.Errorf("%d files were read (%v): this test holds nothing", read, err)
 	}
 }
 

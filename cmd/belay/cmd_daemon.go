@@ -202,7 +202,7 @@ func checks() map[string]func(string) error {
 
 func daemonOptions(c *config.Config, root string, log *zap.Logger) daemon.Options {
 	return daemon.Options{
-		StateDir: root, FS: vfs.OS{}, Log: log, Version: version(), Agents: all.All(),
+		StateDir: root, FS: vfs.OS{}, Log: log, Version: version(), Agents: all.All(host(root)),
 		Gates:     checkpoint.Gates{SparseTime: c.Gates.Sparse.Time, SparseRounds: c.Gates.Sparse.Rounds, FullTime: c.Gates.Full.Time, ForcedTime: c.Gates.Forced.Time},
 		Heartbeat: c.Heartbeat.Every,
 		Breaker:   breaker.Options{Failures: c.Breaker.Failures, Pause: c.Breaker.Pause, MaxPause: c.Breaker.MaxPause, Manual: c.Breaker.Heal == "manual"},

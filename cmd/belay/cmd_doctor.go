@@ -131,7 +131,7 @@ func (a *app) diagnose(ctx context.Context, screen io.Writer) []finding {
 	if n, bytes, err := spool.Pending(dir.FS, dir.Spool()); err == nil && n > 0 {
 		add("spool", "note", fmt.Sprintf("%s (%s) not yet taken in by a daemon", count(n, "event"), count(int(bytes), "byte")), "belay daemon &")
 	}
-	list = append(list, a.diagnoseAgents(states)...)
+	list = append(list, a.diagnoseAgents(ctx, states)...)
 	if _, err := exec.LookPath("git"); err != nil {
 		add("git", "note", "not found: checkpoints will not hold the state of the work tree", "")
 	}
@@ -177,6 +177,10 @@ func diagnoseJournal(rep state.Report) []finding {
 	var list []finding
 	for _, b := range rep.Bad {
 		list = append(list, finding{"state file", "problem", b, "its checkpoints and the journal stand in for it; the file can be removed"})
+	}
+	if rep.Panics > 0 {
+		said := count(rep.Panics, "record") + " not applied: an error inside belay"
+		list = append(list, finding{"journal", "problem", said, "their sessions go on without them; report it"})
 	}
 	if j := rep.Journal; j.Damaged+j.Unreadable > 0 {
 		list = append(list, finding{"journal", "problem", fmt.Sprintf("%s damaged, %s lost, %s not readable", count(j.Damaged, "place"), count(int(j.Lost), "record"), count(j.Unreadable, "segment")),
@@ -235,15 +239,19 @@ func diagnoseStore(ctx context.Context, dir state.Dir, states []*checkpoint.Stat
 }
 
 // diagnoseAgents looks at the hooks and at each agent's newest session.
-func (a *app) diagnoseAgents(states []*checkpoint.State) []finding {
+func (a *app) diagnoseAgents(ctx context.Context, states []*checkpoint.State) []finding {
 	var list []finding
 	paths, err := a.hookPaths()
+	var machine agent.Host
+	if err == nil {
+		machine, err = a.host()
+	}
 	if err != nil {
 		return []finding{{"hooks", "problem", err.Error(), ""}}
 	}
-	for _, g := range all.All() {
+	for _, g := range all.All(machine) {
 		if in, ok := g.(agent.Installer); ok {
-			list = append(list, hooksOf(g.Name(), in, paths)...)
+			list = append(list, hooksOf(ctx, g.Name(), in, paths)...)
 		}
 		i := slices.IndexFunc(states, func(s *checkpoint.State) bool { return s.Key.Agent == g.Name() && s.Key.Child == "" })
 		if i < 0 {
@@ -264,14 +272,14 @@ func (a *app) diagnoseAgents(states []*checkpoint.State) []finding {
 
 // hooksOf checks an agent's wiring against every place where belay-hook may have been installed from: this shell's PATH
 // need not be the one of that time. The place with the fewest findings is taken for the right one.
-func hooksOf(name string, in agent.Installer, paths agent.Paths) []finding {
+func hooksOf(ctx context.Context, name string, in agent.Installer, paths agent.Paths) []finding {
 	v, ok := in.Present()
 	if !ok {
 		return nil
 	}
-	found := in.Check(paths)
+	found := in.Check(ctx, paths)
 	for _, hook := range hookChoices() {
-		if other := in.Check(agent.Paths{Hook: hook, Socket: paths.Socket}); len(other) < len(found) {
+		if other := in.Check(ctx, agent.Paths{Hook: hook, Socket: paths.Socket}); len(other) < len(found) {
 			found = other
 		}
 	}

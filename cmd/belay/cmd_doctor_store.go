@@ -45,7 +45,7 @@ Exit codes: 0 the store is whole, 1 it is not or cannot be read, 2 wrong flags o
 			if err != nil {
 				return err
 			}
-			f := query.Open(root, all.All()) // not as the other commands open it: they close a folder that is open to others
+			f := query.Open(root, all.All(host(root))) // not as the other commands open it: they close a folder that is open to others
 			o := a.auditOptions(cmd.Context(), c)
 			if session != "" {
 				if o.Session, err = folderOf(cmd.Context(), f, session); err != nil {

@@ -110,11 +110,11 @@ func (a *app) doctorTranscript(cmd *cobra.Command, path string, f transcriptFlag
 // transcriptAgent is the agent that is named, or whose first records these are.
 func transcriptAgent(path, name string) (agent.Agent, error) {
 	if name == "" {
-		name = query.Folder{Agents: all.All()}.Guess(path)
-	} else if _, ok := all.ByName(name); !ok {
+		name = query.Folder{Agents: all.All(host(""))}.Guess(path)
+	} else if _, ok := all.ByName(host(""), name); !ok {
 		return nil, &usage{what: fmt.Sprintf("--agent %q: no such agent", name), hint: "One of: " + strings.Join(agentNames(), ", ")}
 	}
-	g, ok := all.ByName(name)
+	g, ok := all.ByName(host(""), name)
 	if !ok {
 		return nil, &coded{fmt.Errorf("examine %s: its first records are of no agent that belay knows", path), exitNotFound,
 			"Name the agent: --agent " + strings.Join(agentNames(), ", ") + "."}

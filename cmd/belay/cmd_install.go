@@ -23,7 +23,7 @@ import (
 
 func installable() []string {
 	var names []string
-	for _, g := range all.All() {
+	for _, g := range all.All(host("")) {
 		if _, ok := g.(agent.Installer); ok {
 			names = append(names, g.Name())
 		}
@@ -31,8 +31,8 @@ func installable() []string {
 	return names
 }
 
-func installer(name string) (agent.Installer, error) {
-	g, ok := all.ByName(name)
+func installer(h agent.Host, name string) (agent.Installer, error) {
+	g, ok := all.ByName(h, name)
 	in, can := g.(agent.Installer)
 	if !ok || !can {
 		return nil, &usage{what: fmt.Sprintf("no installer for %q", name), hint: "These can be installed: " + strings.Join(installable(), ", ") + ". Other programs use belay event."}
@@ -47,13 +47,17 @@ type chosen struct {
 }
 
 // choose takes the agent from the arguments; without one it is every agent that fits.
-func choose(args []string, fits func(agent.Installer) bool) ([]chosen, error) {
+func (a *app) choose(args []string, fits func(agent.Installer) bool) ([]chosen, error) {
 	if len(args) > 1 {
 		return nil, &usage{what: fmt.Sprintf("one agent, not %d", len(args)), hint: "Without a name it is all that are on this machine."}
 	}
+	h, err := a.host()
+	if err != nil {
+		return nil, err
+	}
 	var list []chosen
 	for _, name := range installable() {
-		in, err := installer(name)
+		in, err := installer(h, name)
 		if err != nil {
 			return nil, err
 		}
@@ -62,7 +66,7 @@ func choose(args []string, fits func(agent.Installer) bool) ([]chosen, error) {
 		}
 	}
 	if len(args) == 1 && len(list) == 0 {
-		_, err := installer(args[0])
+		_, err := installer(h, args[0])
 		return nil, err
 	}
 	return list, nil
@@ -119,7 +123,7 @@ Exit codes: 0 done, 1 failed (the settings of that agent were not changed) or no
 }
 
 func (a *app) install(cmd *cobra.Command, args []string, f installFlags) error {
-	list, err := choose(args, present)
+	list, err := a.choose(args, present)
 	switch {
 	case err != nil:
 		return err
@@ -135,7 +139,7 @@ func (a *app) install(cmd *cobra.Command, args []string, f installFlags) error {
 	changes := changesOf("", copied)
 	var errs []error
 	for _, in := range list {
-		done, err := in.Install(paths, f.dryRun)
+		done, err := in.Install(cmd.Context(), paths, f.dryRun)
 		changes = append(changes, changesOf(in.name, done)...)
 		if truster, ok := in.Installer.(agent.Truster); ok && err == nil && f.trust {
 			if f.dryRun && slices.ContainsFunc(done, func(c agent.Change) bool { return c.Action != "keep" }) {
@@ -196,7 +200,7 @@ Exit codes: 0 done, 1 failed (the settings of that agent were not changed), 2 no
 }
 
 func (a *app) uninstall(cmd *cobra.Command, args []string, f installFlags) error {
-	list, err := choose(args, func(agent.Installer) bool { return true }) // settings may outlive their agent
+	list, err := a.choose(args, func(agent.Installer) bool { return true }) // settings may outlive their agent
 	if err != nil {
 		return err
 	}
@@ -288,11 +292,11 @@ func hookOnPath() (string, bool) {
 	if err != nil {
 		return "", false
 	}
-	real, err := filepath.EvalSymlinks(abs)
+	target, err := filepath.EvalSymlinks(abs)
 	if err != nil {
 		return "", false
 	}
-	_, err = exec.LookPath(filepath.Join(filepath.Dir(real), "belay"))
+	_, err = exec.LookPath(filepath.Join(filepath.Dir(target), "belay"))
 	return abs, err == nil
 }
 

@@ -101,7 +101,7 @@ func (a *app) newRun(args []string, agentName, session string) *agentRun {
 // agentOf knows an agent by its program's name.
 func agentOf(program string) string {
 	base := filepath.Base(program)
-	for _, g := range all.All() {
+	for _, g := range all.All(host("")) {
 		word, _, _ := strings.Cut(g.ResumeCommand("x"), " ") // of some agents that is advice, and no program
 		if g.Name() == base || word == base && (strings.HasPrefix(g.Name(), base) || strings.HasPrefix(base, g.Name())) {
 			return g.Name()
@@ -149,7 +149,7 @@ func notRun(program string, err error) error {
 
 // prepare starts the daemon. A session that a person named, of an agent without hooks, begins before the agent does.
 func (r *agentRun) prepare(ctx context.Context, w run.Witness) error {
-	if _, hooks := all.ByName(r.marker.Agent); !r.given || hooks {
+	if _, hooks := all.ByName(host(""), r.marker.Agent); !r.given || hooks {
 		return r.app.wakeDaemon(ctx)
 	}
 	ctx, cancel := context.WithTimeout(ctx, daemonBudget)
@@ -231,7 +231,7 @@ func (r *agentRun) goOn(w io.Writer, end run.End, states []*checkpoint.State) {
 			how = "in the middle of its work"
 		}
 		fmt.Fprintf(w, "Session %s of %s stopped %s. To go on:\n", printable(s.Key.Session), printable(s.Key.Agent), how)
-		if g, ok := all.ByName(s.Key.Agent); ok {
+		if g, ok := all.ByName(host(""), s.Key.Agent); ok {
 			if command := g.ResumeCommand(s.Key.Session); command != "" {
 				fmt.Fprintf(w, "  %s\n", printable(command))
 			}

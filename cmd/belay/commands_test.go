@@ -95,9 +95,9 @@ func TestP07OddPaths(t *testing.T) {
 	for i, path := range paths {
 		words := fmt.Sprintf("the words of path %d", i)
 		event := fmt.Sprintf(`{"kind":"prompt","text":%q}`, words)
-		real := filepath.Join(top, strings.TrimPrefix(path, "/w/"))
-		dir, flags := real, []string{}
-		if err := os.MkdirAll(real, 0o755); err != nil {
+		below := filepath.Join(top, strings.TrimPrefix(path, "/w/"))
+		dir, flags := below, []string{}
+		if err := os.MkdirAll(below, 0o755); err != nil {
 			dir, flags = "/", []string{"--workspace", path}
 		}
 		for _, args := range [][]string{{"event", event, "--agent", "mine", "--session", "same"}, {"checkpoint", "--agent", "mine", "--session", "same"}} {

@@ -116,7 +116,7 @@ func completePrograms(_ *cobra.Command, args []string, word string) ([]string, c
 		return nil, cobra.ShellCompDirectiveDefault
 	}
 	var found []string
-	for _, g := range all.All() {
+	for _, g := range all.All(host("")) {
 		name, _, _ := strings.Cut(g.ResumeCommand("x"), " ")
 		if agentOf(name) != g.Name() {
 			name = g.Name()

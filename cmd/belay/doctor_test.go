@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -14,10 +15,10 @@ type wired struct {
 	findings []string
 }
 
-func (w wired) Present() (string, bool)                             { return w.version, true }
-func (w wired) Install(agent.Paths, bool) ([]agent.Change, error)   { return nil, nil }
-func (w wired) Uninstall(agent.Paths, bool) ([]agent.Change, error) { return nil, nil }
-func (w wired) Check(agent.Paths) []string                          { return w.findings }
+func (w wired) Present() (string, bool)                                            { return w.version, true }
+func (w wired) Install(context.Context, agent.Paths, bool) ([]agent.Change, error) { return nil, nil }
+func (w wired) Uninstall(agent.Paths, bool) ([]agent.Change, error)                { return nil, nil }
+func (w wired) Check(context.Context, agent.Paths) []string                        { return w.findings }
 
 // trusting is one that asks for a person's trust.
 type trusting struct{ wired }
@@ -42,7 +43,7 @@ func TestDoctorOfAnAgent(t *testing.T) {
 		{"no trust", trusting{wired{"", []string{"11 hooks have no trust"}}}, "problem: 11 hooks have no trust -> belay install claude-code --trust, if you trust belay's hooks"},
 	} {
 		var lines []string
-		for _, f := range hooksOf("claude-code", c.in, agent.Paths{}) {
+		for _, f := range hooksOf(t.Context(), "claude-code", c.in, agent.Paths{}) {
 			line := f.State + ": " + f.Said
 			if f.Do != "" {
 				line += " -> " + f.Do

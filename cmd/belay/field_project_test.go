@@ -85,15 +85,15 @@ func TestP05SubfolderIsTheSameProject(t *testing.T) {
 // P03: a home behind a link: the event comes by the link, the records have the real path, and it is one project.
 func TestP03HomeBehindALink(t *testing.T) {
 	h := newHome(t)
-	real, link := filepath.Join(string(h), "real"), filepath.Join(string(h), "link")
-	if err := os.MkdirAll(filepath.Join(real, "proj"), 0o755); err != nil {
+	target, link := filepath.Join(string(h), "real"), filepath.Join(string(h), "link")
+	if err := os.MkdirAll(filepath.Join(target, "proj"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(real, link); err != nil {
+	if err := os.Symlink(target, link); err != nil {
 		t.Fatal(err)
 	}
 	const session = "33333333-3333-4333-8333-333333333333"
-	record := fmt.Sprintf(`{"type":"user","uuid":"u1","sessionId":%q,"cwd":%q,"message":{"role":"user","content":"words of the file"}}`+"\n", session, filepath.Join(real, "proj"))
+	record := fmt.Sprintf(`{"type":"user","uuid":"u1","sessionId":%q,"cwd":%q,"message":{"role":"user","content":"words of the file"}}`+"\n", session, filepath.Join(target, "proj"))
 	linked := home(link) // the agent's and belay's HOME
 	path := filepath.Join(link, ".claude", "projects", "-proj", session+".jsonl")
 	put(t, path, []byte(record))
@@ -103,7 +103,7 @@ func TestP03HomeBehindALink(t *testing.T) {
 	if code != exitOK {
 		t.Fatalf("event: exit code %d: %s", code, out)
 	}
-	for _, dir := range []string{filepath.Join(link, "proj"), filepath.Join(real, "proj")} {
+	for _, dir := range []string{filepath.Join(link, "proj"), filepath.Join(target, "proj")} {
 		text, code := linked.belay(t, dir, "recover", "--workspace", dir)
 		if code != exitOK || !strings.Contains(text, "words of the file") || !strings.Contains(text, "words of the event") {
 			t.Errorf("recover in %s: exit code %d, want the words of both:\n%s", dir, code, text)

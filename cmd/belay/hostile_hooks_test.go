@@ -1,6 +1,7 @@
 package main
 
 import (
+	"belay/internal/agent"
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
@@ -130,7 +131,7 @@ func TestO05HostileMembersOfEveryPayload(t *testing.T) {
 	h.configure(t, "limits: {sessions_per_minute: 100000}\n")
 	pid, _ := h.daemon(t)
 	before, turn, sent := h.everything(t), 0, 0
-	for i, a := range all.All() {
+	for i, a := range all.All(agent.Host{}) {
 		p := &planter{plants: []plant{{"some words", ""}}, set: map[string]string{}}
 		for _, k := range []string{"session_id", "sessionId", "conversation_id"} {
 			p.set[k] = fmt.Sprintf("22222222-2222-4222-8222-%012d", i)

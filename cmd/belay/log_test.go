@@ -1,6 +1,7 @@
 package main
 
 import (
+	"belay/internal/agent"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -25,7 +26,7 @@ func TestTheLogHoldsNoWords(t *testing.T) {
 	}
 	files := h.transcripts(t, p)
 	_, kill := h.daemon(t)
-	for i, a := range all.All() {
+	for i, a := range all.All(agent.Host{}) {
 		session := fmt.Sprintf("33333333-3333-4333-8333-%012d", i)
 		p.set = map[string]string{"cwd": string(h), "workspace": string(h), "directory": string(h)}
 		for _, k := range []string{"session_id", "sessionId", "conversation_id"} {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"belay/internal/agent"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -37,7 +38,7 @@ func TestNoSecretInAnySink(t *testing.T) {
 	files := h.transcripts(t, p)
 	_, kill := h.daemon(t)
 	heard := h.listen(t, p)
-	for i, a := range all.All() {
+	for i, a := range all.All(agent.Host{}) {
 		p.set = map[string]string{"cwd": string(h), "workspace": string(h), "directory": string(h)}
 		session := fmt.Sprintf("11111111-1111-4111-8111-%012d", i)
 		for _, k := range []string{"session_id", "sessionId", "conversation_id"} {
@@ -233,7 +234,7 @@ func (h home) runAll(t *testing.T, p *planter, files map[string]string) {
 		ran++
 	}
 	sessions := [][]string{{}}
-	for i, a := range all.All() {
+	for i, a := range all.All(agent.Host{}) {
 		sessions = append(sessions, []string{"--agent", a.Name(), "--session", fmt.Sprintf("11111111-1111-4111-8111-%012d", i)})
 	}
 	sessions = append(sessions, []string{"--agent", "mine", "--session", "s"})

@@ -35,7 +35,7 @@ func (f *sessionFlags) add(cmd *cobra.Command, a *app) {
 
 func agentNames() []string {
 	var names []string
-	for _, g := range all.All() {
+	for _, g := range all.All(host("")) {
 		names = append(names, g.Name())
 	}
 	return names
@@ -64,8 +64,8 @@ func realFolder(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
 	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return agent.Text(real)
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		return agent.Text(target)
 	}
 	return agent.Text(path)
 }

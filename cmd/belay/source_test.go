@@ -85,6 +85,11 @@ func sources(t *testing.T) []source {
 // place names a function for waivers.
 func (s source) place(f *ast.FuncDecl) string { return path.Base(s.name) + ": " + f.Name.Name }
 
+// at says where a piece of code stands.
+func (s source) at(n ast.Node) string {
+	return fmt.Sprintf("%s:%d", s.name, s.fset.Position(n.Pos()).Line)
+}
+
 func (s source) lines(n ast.Node) int {
 	return s.fset.Position(n.End()).Line - s.fset.Position(n.Pos()).Line + 1
 }
@@ -263,6 +268,65 @@ func sleeps(code ast.Node) (found bool) {
 func isCall(x ast.Expr, name string) bool {
 	call, ok := x.(*ast.CallExpr)
 	return ok && types.ExprString(call.Fun) == name
+}
+
+// A name of Go's own means one thing everywhere.
+func TestBuiltInsAreNotShadowed(t *testing.T) {
+	broken := map[string]string{}
+	for _, s := range sources(t) {
+		for _, name := range declared(s.file) {
+			if types.Universe.Lookup(name.Name) != nil {
+				broken[s.at(name)] = fmt.Sprintf("%s: %s is a name of Go's own", s.at(name), name.Name)
+			}
+		}
+	}
+	waivers{}.hold(t, broken)
+}
+
+// declared gives the names that a file declares, but for fields and methods: these stand behind a point.
+func declared(file *ast.File) (names []*ast.Ident) {
+	parameters := func(lists ...*ast.FieldList) {
+		for _, list := range lists {
+			if list == nil {
+				continue
+			}
+			for _, f := range list.List {
+				names = append(names, f.Names...)
+			}
+		}
+	}
+	define := func(exprs ...ast.Expr) {
+		for _, x := range exprs {
+			if id, ok := x.(*ast.Ident); ok {
+				names = append(names, id)
+			}
+		}
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			if parameters(n.Recv); n.Recv == nil {
+				define(n.Name)
+			}
+		case *ast.FuncType:
+			parameters(n.TypeParams, n.Params, n.Results)
+		case *ast.TypeSpec:
+			define(n.Name)
+			parameters(n.TypeParams)
+		case *ast.ValueSpec:
+			names = append(names, n.Names...)
+		case *ast.AssignStmt:
+			if n.Tok == token.DEFINE {
+				define(n.Lhs...)
+			}
+		case *ast.RangeStmt:
+			if n.Tok == token.DEFINE {
+				define(n.Key, n.Value)
+			}
+		}
+		return true
+	})
+	return names
 }
 
 // The tree names no folder of the machine that it was made on.

@@ -14,7 +14,6 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/transcript/repair"
-	"belay/internal/vfs"
 )
 
 // ErrNotOurs is returned by Decode for a payload that is none of this agent's. Any other error means that it is ours and
@@ -61,7 +60,8 @@ type Incoming struct {
 // EventSpec describes one hook event of an agent.
 type EventSpec struct {
 	Name string
-	// Waits is set when belay's answer to the event can carry text into the context.
+	// Waits is set for the event whose answer is the brief of a starting session: the client waits for it a second. Where an
+	// answer can only carry a brief that is owed, the client waits no longer than for any event.
 	Waits bool
 }
 
@@ -105,8 +105,9 @@ type Agent interface {
 	Name() string
 	Events() []EventSpec
 	Limits() Limits
-	// Decode maps a hook call to events. Unknown fields and events are no error: they mean nothing.
-	Decode(h Hook) (Incoming, error)
+	// Decode maps a hook call to events. Unknown fields and events are no error: they mean nothing. It looks into the
+	// agent's files only as long as the context lasts.
+	Decode(ctx context.Context, h Hook) (Incoming, error)
 	// Reply is what the hook must print on stdout to put a text into the context at this event; exactly one document.
 	Reply(event, text string) []byte
 	// Open gives a reader for a transcript, which need not be there yet.
@@ -152,20 +153,15 @@ type Change struct {
 }
 
 // Installer is the part of an Agent that can be wired by `belay install`. Both are idempotent, keep everything that is not
-// belay's, write through vfs.Replace, and change nothing when dryRun is set.
+// belay's, write to Host.FS through vfs.Replace, and change nothing when dryRun is set. The context bounds what the agent
+// itself is asked for: its version.
 type Installer interface {
 	// Present says whether the agent is on this machine, and its version when that can be told cheaply.
 	Present() (version string, ok bool)
-	Install(p Paths, dryRun bool) ([]Change, error)
+	Install(ctx context.Context, p Paths, dryRun bool) ([]Change, error)
 	Uninstall(p Paths, dryRun bool) ([]Change, error)
 	// Check says what is wrong with the wiring, one finding each; none means it is in place.
-	Check(p Paths) []string
-}
-
-// Portable is the part of an Installer that writes to any disk: a test of its faults gives it one that fails.
-type Portable interface {
-	// OnDisk makes all that Install and Uninstall write go to another disk than the real one.
-	OnDisk(fsys vfs.FS)
+	Check(ctx context.Context, p Paths) []string
 }
 
 // Truster is the part of an Agent that runs hooks only once a person has said that they may: Trust says so in the agent's

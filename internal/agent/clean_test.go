@@ -79,7 +79,7 @@ func TestDocumentWithAnIDThatLooksLikeASecret(t *testing.T) {
 		}
 	}
 	open := func() checkpoint.Transcript {
-		tr := agent.OpenTranscript(gemini.New(), agent.Source{Path: path, Session: "11111111-1111-4111-8111-111111111111"})
+		tr := agent.OpenTranscript(gemini.New(agent.Host{}), agent.Source{Path: path, Session: "11111111-1111-4111-8111-111111111111"})
 		t.Cleanup(func() { _ = tr.Close() })
 		return tr
 	}

@@ -1,9 +1,10 @@
-// Package config finds the settings: defaults, then the file, then the environment, then flags; the later wins. Every value
-// knows where it came from.
+// Package config finds the settings: defaults, then the file, then the environment, then flags; the later wins. Every
+// value knows where it came from.
 //
 // Promised: every fault is found in one go and names key, place and what is allowed; a strict Load is all or nothing; a
 // lenient one (the start of the daemon) always gives settings, with a warning and the next lower layer's value for each
-// fault, so that a bad line never keeps an agent without its rope. A bad flag is an error in both: somebody just typed it.
+// fault, so that a bad line never keeps an agent without its rope. A bad flag is an error in both: somebody just typed
+// it.
 //
 // Not promised: that folders exist or can be written. Nothing is opened but the settings file.
 package config
@@ -86,14 +87,17 @@ func Load(opt Options) (*Config, error) {
 			warnings = append(warnings, f)
 		}
 	}
+
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
+
 	c := l.config()
 	c.Warnings = warnings
 	if read {
 		c.File = file
 	}
+
 	return c, nil
 }
 
@@ -116,11 +120,12 @@ func (c *Config) Values() []Value {
 			Help: f.help, Allowed: f.allowed(),
 		})
 	}
+
 	return all
 }
 
-// KeyDir is the folder of the key with which exact mirrors are encrypted: beside the settings, not beside what it opens.
-// Empty when there is no home.
+// KeyDir is the folder of the key with which exact mirrors are encrypted: beside the settings, not beside what it
+// opens. Empty when there is no home.
 func KeyDir(getenv func(string) string) string {
 	base := xdg(getenv, "XDG_CONFIG_HOME", ".config")
 	if base == "" {
@@ -129,8 +134,9 @@ func KeyDir(getenv func(string) string) string {
 	return filepath.Join(base, "belay", "keys")
 }
 
-// BinDir is where the programs are copied to for hooks: $XDG_DATA_HOME/belay/bin, else ~/.local/share/belay/bin; empty when there
-// is no home. It is so on macOS, too: the folder that is usual there has a space in its name, and hooks are shell commands.
+// BinDir is where the programs are copied to for hooks: $XDG_DATA_HOME/belay/bin, else ~/.local/share/belay/bin; empty
+// when there is no home. It is so on macOS, too: the folder that is usual there has a space in its name, and hooks are
+// shell commands.
 func BinDir(getenv func(string) string) string {
 	base := xdg(getenv, "XDG_DATA_HOME", ".local/share")
 	if base == "" {
@@ -139,22 +145,24 @@ func BinDir(getenv func(string) string) string {
 	return filepath.Join(base, "belay", "bin")
 }
 
-// FilePath is the place of the settings file: BELAY_CONFIG (then it must exist), else $XDG_CONFIG_HOME/belay/config.yaml,
-// else ~/.config/belay/config.yaml; empty when there is no home.
+// FilePath is the place of the settings file: BELAY_CONFIG (then it must exist), else
+// $XDG_CONFIG_HOME/belay/config.yaml, else ~/.config/belay/config.yaml; empty when there is no home.
 func FilePath(getenv func(string) string) (path string, mustExist bool) {
 	if p := getenv("BELAY_CONFIG"); p != "" {
 		return filepath.Clean(p), true
 	}
+
 	base := xdg(getenv, "XDG_CONFIG_HOME", ".config")
 	if base == "" {
 		return "", false
 	}
+
 	return filepath.Join(base, "belay", "config.yaml"), false
 }
 
-// StateDir is the state folder. Setting is the value of state_dir after Load, which has BELAY_STATE_DIR in it; empty means
-// $XDG_STATE_HOME/belay, else ~/.local/state/belay. belay-hook keeps the same rule without the file: it calls nothing,
-// but StateDir(getenv("BELAY_STATE_DIR"), getenv) must agree with it.
+// StateDir is the state folder. Setting is the value of state_dir after Load, which has BELAY_STATE_DIR in it; empty
+// means $XDG_STATE_HOME/belay, else ~/.local/state/belay. belay-hook keeps the same rule without the file: it calls
+// nothing, but StateDir(getenv("BELAY_STATE_DIR"), getenv) must agree with it.
 func StateDir(setting string, getenv func(string) string) (string, error) {
 	if setting != "" {
 		if !filepath.IsAbs(setting) {
@@ -162,10 +170,12 @@ func StateDir(setting string, getenv func(string) string) (string, error) {
 		}
 		return filepath.Clean(setting), nil
 	}
+
 	base := xdg(getenv, "XDG_STATE_HOME", ".local/state")
 	if base == "" {
 		return "", errors.New("find state folder: none of BELAY_STATE_DIR, XDG_STATE_HOME and HOME is an absolute path")
 	}
+
 	return filepath.Join(base, "belay"), nil
 }
 

@@ -97,6 +97,7 @@ func TestDefaults(t *testing.T) {
 			t.Errorf("%s = %v, want %v", c.name, c.got, c.want)
 		}
 	}
+
 	if n := len(fields()); n != 35 {
 		t.Errorf("%d settings, want 35: the table above must hold each", n)
 	}
@@ -123,7 +124,14 @@ func TestPrecedence(t *testing.T) {
 	} {
 		got := load(t, c.opt)
 		if got.Breaker.Failures != c.want || got.origins[key] != c.origin {
-			t.Errorf("%s: %d from %q, want %d from %q", c.name, got.Breaker.Failures, got.origins[key], c.want, c.origin)
+			t.Errorf(
+				"%s: %d from %q, want %d from %q",
+				c.name,
+				got.Breaker.Failures,
+				got.origins[key],
+				c.want,
+				c.origin,
+			)
 		}
 	}
 }
@@ -140,7 +148,10 @@ recovery:
 mirror: off
 log: {level: }
 heartbeat: {every: "*/5 * * * *"}
-`), Env: []string{"BELAY_SPOOL_BYTES=1MiB", "BELAY_WATCH_NOTIFY=false", "PATH=/bin", "BELAY_SESSION=x", "BELAY_CONFIG=x", "BELAY_INTERNAL=1", "BELAY_OTHER_THING=1"}})
+`), Env: []string{
+		"BELAY_SPOOL_BYTES=1MiB", "BELAY_WATCH_NOTIFY=false", "PATH=/bin", "BELAY_SESSION=x", "BELAY_CONFIG=x",
+		"BELAY_INTERNAL=1", "BELAY_OTHER_THING=1",
+	}})
 	for _, v := range []struct {
 		key, want string
 		got       any
@@ -185,22 +196,31 @@ func TestValuesReadBack(t *testing.T) {
 			flags[v.Key] = v.Value
 		}
 	}
+
 	second := load(t, Options{Flags: flags, Strict: true})
 	if !reflect.DeepEqual(first.Settings, second.Settings) {
 		t.Errorf("read back %+v, want %+v", second.Settings, first.Settings)
 	}
 }
 
-// A retention value that does not parse once stopped all cleaning. Here it is named, its default is used, the rest goes on.
+// A retention value that does not parse once stopped all cleaning. Here it is named, its default is used, the rest goes
+// on.
 func TestT15BadRetention(t *testing.T) {
 	path := file(t, "retention:\n  age: 1Y\n  count: 7\nbreaker:\n  failures: 9\n")
 	c := load(t, Options{File: path})
 	if c.Retention.Age != 30*24*time.Hour || c.origins["retention.age"] != OriginDefault {
 		t.Errorf("retention.age = %v from %s, want the default", c.Retention.Age, c.origins["retention.age"])
 	}
+
 	if c.Retention.Count != 7 || c.Breaker.Failures != 9 || c.File != path {
-		t.Errorf("count %d, failures %d, file %q: want 7, 9 and the file", c.Retention.Count, c.Breaker.Failures, c.File)
+		t.Errorf(
+			"count %d, failures %d, file %q: want 7, 9 and the file",
+			c.Retention.Count,
+			c.Breaker.Failures,
+			c.File,
+		)
 	}
+
 	want := `retention.age: "1Y" (` + path + `) is not a duration: must be a duration such as 30s, 5m, 12h, 30d or 2w, at least 1h`
 	if len(c.Warnings) != 1 || c.Warnings[0].Error() != want {
 		t.Errorf("warnings %q, want one: %s", c.Warnings, want)
@@ -222,11 +242,19 @@ watch: {notify: often}
 nonsense: {a: {b: 1}}
 log: {level: "in\u0007fo"}
 `)
+
 	opt := Options{
-		File: path, Strict: true,
-		Env:   []string{"BELAY_STATE_DIR=rel/ative", "BELAY_IDLE_EXITT=1h", "BELAY_GATES_X=1", "BELAY_HEARTBEAT_EVERY=sometimes"},
+		File:   path,
+		Strict: true,
+		Env: []string{
+			"BELAY_STATE_DIR=rel/ative",
+			"BELAY_IDLE_EXITT=1h",
+			"BELAY_GATES_X=1",
+			"BELAY_HEARTBEAT_EVERY=sometimes",
+		},
 		Flags: map[string]string{"limits.conections": "5", "limits.connections": "-5"},
 	}
+
 	wanted := []string{
 		"breaker.failures: is not one value (" + path + "): must be a whole number, at least 1",
 		`breaker.heal: "maybe" (` + path + `) is none of the choices: must be auto or manual`,
@@ -249,21 +277,25 @@ log: {level: "in\u0007fo"}
 		`limits.connections: "-5" (flag) is too small: must be a whole number, at least 8`,
 		"breaker.pause: 20m (" + path + ") is more than breaker.max_pause, 10m (default): must be at most breaker.max_pause",
 	}
+
 	check := func(t *testing.T, got string, wanted []string) {
 		t.Helper()
 		if lines := strings.Split(got, "\n"); len(lines) != len(wanted) {
 			t.Errorf("%d faults, want %d:\n%s", len(lines), len(wanted), got)
 		}
+
 		for _, w := range wanted {
 			if !strings.Contains("\n"+got, "\n"+w) {
 				t.Errorf("no fault %q in:\n%s", w, got)
 			}
 		}
 	}
+
 	c, err := Load(opt)
 	if err == nil || c != nil {
 		t.Fatalf("strict: %v, %v; want nothing but an error", c, err)
 	}
+
 	check(t, err.Error(), wanted)
 
 	// At the daemon's start only the flags stand in the way.
@@ -271,9 +303,11 @@ log: {level: "in\u0007fo"}
 	if _, err := Load(opt); err == nil || strings.Count(err.Error(), "\n") != 1 || strings.Contains(err.Error(), path) {
 		t.Errorf("lenient, with bad flags: %v; want the two flags", err)
 	}
+
 	opt.Flags = nil
 	c = load(t, opt)
 	check(t, errors.Join(c.Warnings...).Error(), append(wanted[:17:17], wanted[19]))
+
 	// What was good in the file goes on; retention.age came twice, and the first of them is 2d, from the section.
 	want := defaults(t)
 	want.Retention.Age = c.Retention.Age
@@ -304,11 +338,13 @@ func TestBadFile(t *testing.T) {
 		if !reflect.DeepEqual(lenient.Settings, defaults(t)) {
 			t.Errorf("%s: settings %+v, want the defaults", c.name, lenient.Settings)
 		}
+
 		c.opt.Strict = true
 		if _, err := Load(c.opt); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: strict %v, want %q", c.name, err, c.want)
 		}
 	}
+
 	for _, empty := range []string{"", "\n", "# nothing\n", "---\n", "null\n", "gates:\n"} {
 		if _, err := Load(Options{File: file(t, empty), Strict: true}); err != nil {
 			t.Errorf("%q: %v, want the defaults", empty, err)
@@ -323,8 +359,10 @@ func TestFurtherCheck(t *testing.T) {
 		}
 		return nil
 	}}
+
 	c := load(t, Options{Env: []string{"BELAY_HEARTBEAT_EVERY=* * * * 99"}, Check: check})
-	if c.Heartbeat.Every != "@every 30m" || len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0].Error(), "99th day") {
+	if c.Heartbeat.Every != "@every 30m" || len(c.Warnings) != 1 ||
+		!strings.Contains(c.Warnings[0].Error(), "99th day") {
 		t.Errorf("%q with warnings %v, want the default and the check's words", c.Heartbeat.Every, c.Warnings)
 	}
 }
@@ -336,7 +374,8 @@ func TestPairsGoBackTogether(t *testing.T) {
 	if len(c.Warnings) != 1 || !errors.As(c.Warnings[0], &fault) || fault.Origin != path {
 		t.Fatalf("warnings %v, want one that names the file", c.Warnings)
 	}
-	if c.Watch.Poll != time.Second || c.Watch.PollMax != 30*time.Second || c.origins["watch.poll_max"] != OriginDefault {
+	if c.Watch.Poll != time.Second || c.Watch.PollMax != 30*time.Second ||
+		c.origins["watch.poll_max"] != OriginDefault {
 		t.Errorf("poll %v up to %v, want the defaults", c.Watch.Poll, c.Watch.PollMax)
 	}
 	if _, err := Load(Options{Flags: map[string]string{"watch.poll_max": "500ms"}}); err == nil {
@@ -345,7 +384,10 @@ func TestPairsGoBackTogether(t *testing.T) {
 }
 
 func TestBinDir(t *testing.T) {
-	for env, want := range map[string]string{"HOME=/h": "/h/.local/share/belay/bin", "XDG_DATA_HOME=/d": "/d/belay/bin", "HOME=.": "", "XDG_DATA_HOME=d": ""} {
+	for env, want := range map[string]string{
+		"HOME=/h": "/h/.local/share/belay/bin", "XDG_DATA_HOME=/d": "/d/belay/bin", "HOME=.": "",
+		"XDG_DATA_HOME=d": "",
+	} {
 		if got := BinDir(lookup([]string{env})); got != want {
 			t.Errorf("%s: %q, want %q", env, got, want)
 		}
@@ -361,8 +403,12 @@ func TestPlaces(t *testing.T) {
 		must  bool
 	}{
 		{"home", []string{"HOME=/h"}, "/h/.local/state/belay", "/h/.config/belay/config.yaml", false},
-		{"xdg", []string{"HOME=/h", "XDG_STATE_HOME=/s", "XDG_CONFIG_HOME=/c"}, "/s/belay", "/c/belay/config.yaml", false},
-		{"relative xdg counts as not set", []string{"HOME=/h", "XDG_STATE_HOME=s", "XDG_CONFIG_HOME=./c"}, "/h/.local/state/belay", "/h/.config/belay/config.yaml", false},
+		{"xdg", []string{
+			"HOME=/h", "XDG_STATE_HOME=/s", "XDG_CONFIG_HOME=/c",
+		}, "/s/belay", "/c/belay/config.yaml", false},
+		{"relative xdg counts as not set", []string{
+			"HOME=/h", "XDG_STATE_HOME=s", "XDG_CONFIG_HOME=./c",
+		}, "/h/.local/state/belay", "/h/.config/belay/config.yaml", false},
 		{"own", []string{"HOME=/h", "BELAY_STATE_DIR=/x//y/../z/", "BELAY_CONFIG=/f.yaml"}, "/x/z", "/f.yaml", true},
 		{"nothing", nil, "", "", false},
 		{"relative home", []string{"HOME=."}, "", "", false},
@@ -388,33 +434,45 @@ func markdown() string {
 		if text(f.def) == "" {
 			def = "(empty)"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | `%s` | %s Allowed: %s. |\n", f.key, def, f.env, cell.Replace(f.help), cell.Replace(f.allowed()))
+
+		fmt.Fprintf(
+			&b,
+			"| `%s` | %s | `%s` | %s Allowed: %s. |\n",
+			f.key,
+			def,
+			f.env,
+			cell.Replace(f.help),
+			cell.Replace(f.allowed()),
+		)
 	}
+
 	return b.String()
 }
 
-// docs/settings.md holds the table between these lines, once that page is written.
+// docs/settings.md holds the table.
 func TestMarkdown(t *testing.T) {
 	table := markdown()
 	if n := strings.Count(table, "\n"); n != len(fields())+2 {
 		t.Errorf("%d lines, want one for each setting and two for the head", n)
 	}
-	for _, want := range []string{"| `gates.sparse.time` | `5m` | `BELAY_GATES_SPARSE_TIME` |", "| `state_dir` | (empty) |"} {
+
+	for _, want := range []string{
+		"| `gates.sparse.time` | `5m` | `BELAY_GATES_SPARSE_TIME` |", "| `state_dir` | (empty) |",
+	} {
 		if !strings.Contains(table, want) {
 			t.Errorf("no %q in:\n%s", want, table)
 		}
 	}
+
 	page := filepath.Join("..", "..", "docs", "settings.md")
 	old, err := os.ReadFile(page)
-	if errors.Is(err, os.ErrNotExist) {
-		t.Skip("docs/settings.md is not there yet")
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(string(old), table) {
 		return
 	}
+
 	head, rest, ok := strings.Cut(string(old), "| key |")
 	_, tail, more := strings.Cut(rest, "\n\n")
 	if !*update || !ok {
@@ -434,7 +492,9 @@ func FuzzLoad(f *testing.F) {
 	f.Add([]byte("log: {? [x] : y}\nretention: !!binary aGk="), "x", "-1")
 	f.Add([]byte("gates: !!set {a, b}\n2001-01-01: 1\nlog: {level: 2001-01-01}"), "BELAY_STATE_DIR=/\x00", "9w9d9h")
 	f.Fuzz(func(t *testing.T, data []byte, env, value string) {
-		l := newLoader(Options{Env: []string{env}, Flags: map[string]string{"retention.age": value, "spool.bytes": value}})
+		l := newLoader(
+			Options{Env: []string{env}, Flags: map[string]string{"retention.age": value, "spool.bytes": value}},
+		)
 		l.layerDefaults()
 		l.layerYAML(data, "file")
 		l.layerEnv()
@@ -445,18 +505,22 @@ func FuzzLoad(f *testing.F) {
 				t.Errorf("fault without words, or with too many: %q", fault.Error())
 			}
 		}
+
 		for _, f := range l.fields {
 			v := l.values[f.key]
 			if reflect.TypeOf(v) != reflect.TypeOf(f.zero) {
 				t.Fatalf("%s = %#v, want a %T", f.key, v, f.zero)
 			}
+
 			back, err := f.parse(text(v))
 			if err != nil && text(v) != "" || err == nil && !reflect.DeepEqual(back, v) {
 				t.Errorf("%s: %#v prints as %q and reads back as %#v, %v", f.key, v, text(v), back, err)
 			}
 		}
+
 		c := l.config()
-		if c.Log.Level != l.values["log.level"] || c.Retention.Age != l.values["retention.age"] || c.Spool.Bytes != l.values["spool.bytes"] {
+		if c.Log.Level != l.values["log.level"] || c.Retention.Age != l.values["retention.age"] ||
+			c.Spool.Bytes != l.values["spool.bytes"] {
 			t.Errorf("settings %+v, want those of %v", c.Settings, l.values)
 		}
 	})

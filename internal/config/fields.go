@@ -37,18 +37,27 @@ func walk(t reflect.Type, prefix string, index []int) []*field {
 			all = append(all, walk(sf.Type, key+".", at)...)
 			continue
 		}
+
 		f := &field{
-			key: key, index: at, env: envName(key), help: sf.Tag.Get("help"), form: sf.Tag.Get("form"), atMost: sf.Tag.Get("atmost"),
-			zero: reflect.Zero(sf.Type).Interface(),
+			key:    key,
+			index:  at,
+			env:    envName(key),
+			help:   help[key],
+			form:   sf.Tag.Get("form"),
+			atMost: sf.Tag.Get("atmost"),
+			zero:   reflect.Zero(sf.Type).Interface(),
 		}
+
 		f.describe()
 		if choices, ok := sf.Tag.Lookup("oneof"); ok {
 			f.oneOf = strings.Split(choices, ",")
 		}
+
 		f.def = f.tag(sf, "default")
 		f.min, f.max = f.tag(sf, "min"), f.tag(sf, "max")
 		all = append(all, f)
 	}
+
 	return all
 }
 
@@ -80,10 +89,12 @@ func (f *field) tag(sf reflect.StructField, name string) any {
 	if !ok {
 		return nil
 	}
+
 	value, err := f.parse(text)
 	if err != nil {
 		panic(fmt.Sprintf("config: %s: tag %s: %q %v", f.key, name, text, err))
 	}
+
 	return value
 }
 
@@ -96,6 +107,7 @@ func (f *field) allowed() string {
 		last := len(f.oneOf) - 1
 		return strings.Join(f.oneOf[:last], ", ") + " or " + f.oneOf[last]
 	}
+
 	s := f.kind + f.such
 	if f.min != nil {
 		s += ", at least " + text(f.min)
@@ -106,6 +118,7 @@ func (f *field) allowed() string {
 	if f.atMost != "" {
 		s += ", at most " + f.atMost
 	}
+
 	return s
 }
 
@@ -113,7 +126,8 @@ func envName(key string) string {
 	return "BELAY_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
-// nearest gives the name that was meant, or "". It is a help for people: a few typing errors, or a key without its section.
+// nearest gives the name that was meant, or "". It is a help for people: a few typing errors, or a key without its
+// section.
 func nearest(name string, known []string) string {
 	best, least := "", max(2, len(name)/5)+1
 	for _, k := range known {
@@ -121,11 +135,14 @@ func nearest(name string, known []string) string {
 			best, least = k, d
 		}
 	}
+
 	if best == "" {
-		if i := slices.IndexFunc(known, func(k string) bool { return name != "" && strings.HasSuffix(k, "."+name) }); i >= 0 {
+		ends := func(k string) bool { return name != "" && strings.HasSuffix(k, "."+name) }
+		if i := slices.IndexFunc(known, ends); i >= 0 {
 			return known[i]
 		}
 	}
+
 	return best
 }
 
@@ -134,10 +151,12 @@ func distance(a, b string) int {
 	if len(a) > 100 {
 		return len(a)
 	}
+
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
 	}
+
 	for i := range len(a) {
 		diagonal := row[0]
 		row[0] = i + 1
@@ -150,5 +169,6 @@ func distance(a, b string) int {
 			row[j+1] = min(change, row[j]+1, row[j+1]+1)
 		}
 	}
+
 	return row[len(b)]
 }

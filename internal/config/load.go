@@ -38,10 +38,12 @@ func newLoader(opt Options) *loader {
 		opt: opt, fields: fields(), byKey: make(map[string]*field), byEnv: make(map[string]*field),
 		values: make(map[string]any), origins: make(map[string]string),
 	}
+
 	for _, f := range l.fields {
 		l.byKey[f.key], l.byEnv[f.env] = f, f
 		l.keys, l.envs = append(l.keys, f.key), append(l.envs, f.env)
 	}
+
 	return l
 }
 
@@ -59,6 +61,7 @@ func (l *loader) set(f *field, raw, origin string) {
 		l.fault(f.key, origin, fmt.Sprintf("%s (%s) %v", quote(raw), origin, err), "must be "+f.allowed())
 		return
 	}
+
 	l.values[f.key], l.origins[f.key] = value, origin
 }
 
@@ -81,6 +84,7 @@ func (l *loader) layerFile() (path string, read bool) {
 	if path == "" {
 		return "", false
 	}
+
 	data, err := vfs.ReadFile(vfs.OS{}, path, maxFile)
 	if errors.Is(err, fs.ErrNotExist) && !l.opt.MustExist {
 		return path, false
@@ -89,6 +93,7 @@ func (l *loader) layerFile() (path string, read bool) {
 		l.fault("settings file", path, err.Error(), "must be a readable file")
 		return path, false
 	}
+
 	l.layerYAML(data, path)
 	return path, true
 }
@@ -96,9 +101,15 @@ func (l *loader) layerFile() (path string, read bool) {
 func (l *loader) layerYAML(data []byte, origin string) {
 	var tree map[string]any
 	if err := yaml.Unmarshal(data, &tree); err != nil {
-		l.fault("settings file", origin, "all of "+origin+" is passed over: "+strings.Join(strings.Fields(err.Error()), " "), "must be YAML")
+		l.fault(
+			"settings file",
+			origin,
+			"all of "+origin+" is passed over: "+strings.Join(strings.Fields(err.Error()), " "),
+			"must be YAML",
+		)
 		return
 	}
+
 	l.section("", tree, origin, make(map[string]bool))
 }
 
@@ -108,6 +119,7 @@ func (l *loader) section(prefix string, tree map[string]any, origin string, seen
 	for name := range tree {
 		names = append(names, name)
 	}
+
 	slices.Sort(names)
 	for _, name := range names {
 		key, value := prefix+name, tree[name]
@@ -145,6 +157,7 @@ func (l *loader) sections() []string {
 			}
 		}
 	}
+
 	return all
 }
 
@@ -162,10 +175,12 @@ func (l *loader) layerEnv() {
 			given[name] = value
 		}
 	}
+
 	var names []string
 	for name := range given {
 		names = append(names, name)
 	}
+
 	slices.Sort(names)
 	for _, name := range names {
 		if f := l.byEnv[name]; f != nil {
@@ -189,6 +204,7 @@ func (l *loader) layerFlags() {
 	for key := range l.opt.Flags {
 		keys = append(keys, key)
 	}
+
 	slices.Sort(keys)
 	for _, key := range keys {
 		if f := l.byKey[key]; f != nil {
@@ -199,20 +215,28 @@ func (l *loader) layerFlags() {
 	}
 }
 
-// checkPairs holds values against each other. Whichever of the two is meant, together they make no sense, so both go back
-// to their defaults, which do.
+// checkPairs holds values against each other. Whichever of the two is meant, together they make no sense, so both go
+// back to their defaults, which do.
 func (l *loader) checkPairs() {
 	for _, f := range l.fields {
 		other := l.byKey[f.atMost]
 		if other == nil || number(l.values[f.key]) <= number(l.values[other.key]) {
 			continue
 		}
+
 		origin := l.origins[f.key]
 		if l.origins[other.key] == OriginFlag || origin == OriginDefault {
 			origin = l.origins[other.key]
 		}
-		l.fault(f.key, origin, fmt.Sprintf("%s (%s) is more than %s, %s (%s)", text(l.values[f.key]), l.origins[f.key], other.key,
-			text(l.values[other.key]), l.origins[other.key]), "must be at most "+other.key)
+
+		l.fault(
+			f.key,
+			origin,
+			fmt.Sprintf("%s (%s) is more than %s, %s (%s)", text(l.values[f.key]), l.origins[f.key], other.key,
+				text(l.values[other.key]), l.origins[other.key]),
+			"must be at most "+other.key,
+		)
+
 		for _, back := range []*field{f, other} {
 			l.values[back.key], l.origins[back.key] = back.def, OriginDefault
 		}
@@ -254,6 +278,7 @@ func scalar(value any) (string, bool) {
 			}
 			all = append(all, s)
 		}
+
 		return strings.Join(all, ","), true
 	}
 	return "", false

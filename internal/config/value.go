@@ -40,11 +40,13 @@ func ParseDuration(s string) (time.Duration, error) {
 		if n > uint64((math.MaxInt64-sum)/unit.d) {
 			return 0, fmt.Errorf("duration %q: %w", s, errRange)
 		}
+
 		sum += time.Duration(n) * unit.d
 		if rest = after; rest == "" {
 			break
 		}
 	}
+
 	if rest != "" {
 		d, err := time.ParseDuration(rest)
 		if err != nil || strings.ContainsAny(rest[:1], "+-") {
@@ -53,13 +55,16 @@ func ParseDuration(s string) (time.Duration, error) {
 		if d > math.MaxInt64-sum {
 			return 0, fmt.Errorf("duration %q: %w", s, errRange)
 		}
+
 		sum += d
 	} else if sum == 0 && !strings.ContainsAny(s, "wd") {
 		return 0, fmt.Errorf("duration %q: %w", s, errForm)
 	}
+
 	if negative {
 		sum = -sum
 	}
+
 	return sum, nil
 }
 
@@ -73,6 +78,7 @@ func FormatDuration(d time.Duration) string {
 	case d >= day:
 		return strconv.FormatInt(int64(d/day), 10) + "d" + FormatDuration(d%day)
 	}
+
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")
@@ -80,6 +86,7 @@ func FormatDuration(d time.Duration) string {
 	if strings.HasSuffix(s, "h0m") {
 		s = strings.TrimSuffix(s, "0m")
 	}
+
 	return s
 }
 
@@ -99,9 +106,11 @@ func ParseSize(s string) (Size, error) {
 			}
 		}
 	}
+
 	if unit == 1 {
 		text = strings.TrimSpace(strings.TrimSuffix(text, "B"))
 	}
+
 	n, err := strconv.ParseUint(text, 10, 63)
 	if errors.Is(err, strconv.ErrRange) || err == nil && n > math.MaxInt64/uint64(unit) {
 		return 0, fmt.Errorf("size %q: %w", s, errRange)
@@ -109,6 +118,7 @@ func ParseSize(s string) (Size, error) {
 	if err != nil {
 		return 0, fmt.Errorf("size %q: %w", s, errForm)
 	}
+
 	return Size(int64(n) * unit), nil
 }
 
@@ -141,12 +151,14 @@ func (f *field) parse(text string) (any, error) {
 	default:
 		value = text
 	}
+
 	switch {
 	case errors.Is(err, errRange), errors.Is(err, strconv.ErrRange):
 		return nil, errors.New("is too big")
 	case err != nil:
 		return nil, fmt.Errorf("is not %s", f.kind)
 	}
+
 	return value, f.check(value)
 }
 
@@ -162,6 +174,7 @@ func (f *field) check(value any) error {
 				return fmt.Errorf("holds %q", one)
 			}
 		}
+
 	case string:
 		return f.checkText(v)
 	case bool:

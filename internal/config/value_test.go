@@ -21,7 +21,10 @@ func TestDurations(t *testing.T) {
 			t.Errorf("%q: %v, %v, prints as %q; want %v, %q", c.in, got, err, FormatDuration(got), c.want, c.out)
 		}
 	}
-	for _, bad := range []string{"", "-", "1Y", "5", "d", "1d2", "1d1w", "5mw", "--5m", "1d-5m", "1 d", "999999999w", "106751d99h", "1.5d", "5M"} {
+	for _, bad := range []string{
+		"", "-", "1Y", "5", "d", "1d2", "1d1w", "5mw", "--5m", "1d-5m", "1 d", "999999999w", "106751d99h", "1.5d",
+		"5M",
+	} {
 		if got, err := ParseDuration(bad); err == nil {
 			t.Errorf("%q: %v, want an error", bad, got)
 		}
@@ -43,7 +46,9 @@ func TestSizes(t *testing.T) {
 			t.Errorf("%q: %d, %v, prints as %q; want %d, %q", c.in, got, err, got, c.want, c.out)
 		}
 	}
-	for _, bad := range []string{"", "MB", "-1", "+1", "1.5GB", "64ZB", "64MBs", "1 000", "9999999999GB", "99999999999999999999", "BB", "1KMB"} {
+	for _, bad := range []string{
+		"", "MB", "-1", "+1", "1.5GB", "64ZB", "64MBs", "1 000", "9999999999GB", "99999999999999999999", "BB", "1KMB",
+	} {
 		if got, err := ParseSize(bad); err == nil {
 			t.Errorf("%q: %d, want an error", bad, got)
 		}

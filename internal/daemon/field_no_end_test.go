@@ -29,7 +29,7 @@ var endless = []struct {
 func TestN07TheEndNeverComes(t *testing.T) {
 	for _, c := range endless {
 		t.Run(c.agent, func(t *testing.T) {
-			a, ok := all.ByName(c.agent)
+			a, ok := all.ByName(agent.Host{}, c.agent)
 			if !ok || !slices.ContainsFunc(a.Events(), func(e agent.EventSpec) bool { return e.Name == c.end }) {
 				t.Fatalf("%s has no event %s in its table", c.agent, c.end)
 			}
@@ -89,7 +89,7 @@ func wordsOf(r recovery.Result) string {
 
 // N07: every agent that can be wired has a table of its events; and none is named twice.
 func TestN07EveryAgentHasItsTableOfEvents(t *testing.T) {
-	for _, a := range all.All() {
+	for _, a := range all.All(agent.Host{}) {
 		_, wired := a.(agent.Installer)
 		seen := map[string]bool{}
 		for _, e := range a.Events() {

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"belay/internal/agent"
 	"context"
 	"encoding/json"
 	"errors"
@@ -71,16 +72,16 @@ func tempDirIn(t *testing.T, base string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	real, err := filepath.EvalSymlinks(dir)
+	target, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return real
+	return target
 }
 
 // testOptions are the design's settings but for small gates: what a test needs to wait for is short.
 func testOptions(dir string, log *zap.Logger) Options {
-	return Options{StateDir: dir, FS: vfs.OS{}, Log: log, Version: "test", Agents: all.All(),
+	return Options{StateDir: dir, FS: vfs.OS{}, Log: log, Version: "test", Agents: all.All(agent.Host{}),
 		Gates:     checkpoint.Gates{SparseTime: time.Hour, SparseRounds: 5, FullTime: time.Hour, ForcedTime: 20 * time.Millisecond},
 		Retention: checkpoint.Policy{Count: 50, Bytes: 64 << 20, Age: 30 * 24 * time.Hour},
 		Adopt:     recovery.AdoptAuto, AdoptWindow: 24 * time.Hour, BriefBytes: 9000,

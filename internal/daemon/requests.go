@@ -112,7 +112,7 @@ func (l *life) hook(ctx context.Context, req wire.Request, payload []byte) *sock
 		l.counts.dropped.Add(1)
 		return socket.Failure(wire.CodeUnknownAgent, "no agent named "+req.Agent, "use op event for other programs")
 	}
-	in, err := a.Decode(agent.Hook{Event: req.Event, Payload: payload, Cut: req.Cut, PID: req.PID, Cwd: req.Workspace})
+	in, err := a.Decode(ctx, agent.Hook{Event: req.Event, Payload: payload, Cut: req.Cut, PID: req.PID, Cwd: req.Workspace})
 	if err != nil {
 		l.server.Counts.BadFrames.Add(1)
 		return socket.Failure(wire.CodeBadRequest, err.Error(), "")

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -35,32 +37,50 @@ func (l *life) stop(ctx context.Context, hangUp context.CancelFunc, served <-cha
 	return err
 }
 
-// lastCheckpoints forces a FULL of every session with something new, newest activity first, until the time is used.
+// lastCheckpoints forces a FULL of every session with something new until the time is used: the newest first, and no more
+// begun at a time than can be written at a time.
 func (l *life) lastCheckpoints(ctx context.Context) {
 	type work struct {
 		*session.Session
 		seen time.Time
-		done <-chan session.Result
 	}
 	var list []work
 	for _, s := range l.sessions.Active() {
 		if seen, ok := session.Ask(ctx, s, func(st *checkpoint.State) time.Time { return st.LastEvent }); ok {
-			list = append(list, work{Session: s, seen: seen})
+			list = append(list, work{s, seen})
 		}
 	}
 	slices.SortFunc(list, func(a, b work) int { return b.seen.Compare(a.seen) })
 
-	for i := range list {
-		list[i].done, _ = list[i].Checkpoint(ctx, checkpoint.CauseStopping)
-	}
-	for i, w := range list {
+	var left atomic.Int64
+	left.Store(int64(len(list)))
+	places := make(chan struct{}, session.MaxBuilds)
+	var begun sync.WaitGroup
+	for _, w := range list {
 		select {
-		case <-w.done:
-		case <-w.Done():
+		case places <- struct{}{}:
 		case <-ctx.Done():
-			l.log.Warn("stopping: the time for last checkpoints is used; the rest is owed", zap.Int("sessions", len(list)-i))
-			return
 		}
+		if ctx.Err() != nil {
+			break
+		}
+
+		taken, _ := w.Checkpoint(ctx, checkpoint.CauseStopping)
+		begun.Go(func() {
+			defer func() { <-places }()
+			select {
+			case <-taken:
+			case <-w.Done():
+			case <-ctx.Done():
+				return
+			}
+			left.Add(-1)
+		})
+	}
+	begun.Wait()
+
+	if n := left.Load(); n > 0 {
+		l.log.Warn("stopping: the time for last checkpoints is used; the rest is owed", zap.Int64("sessions", n))
 	}
 }
 

@@ -18,7 +18,8 @@ var corpusDirs = []string{"../agent", "../../../shared"}
 
 // planted are files whose secrets are meant to be found.
 func planted(path string) bool {
-	return strings.Contains(path, "X01-") || strings.Contains(path, "X02-") || strings.Contains(path, "/fuzz/") || strings.HasSuffix(path, "_test.go")
+	return strings.Contains(path, "X01-") || strings.Contains(path, "X02-") || strings.Contains(path, "/fuzz/") ||
+		strings.HasSuffix(path, "_test.go")
 }
 
 func corpus(t testing.TB, dir string) map[string][]byte {
@@ -26,24 +27,28 @@ func corpus(t testing.TB, dir string) map[string][]byte {
 	files := map[string][]byte{}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		ext := filepath.Ext(path)
-		if err != nil || !d.Type().IsRegular() || planted(path) || !slices.Contains([]string{".jsonl", ".json", ".md", ".txt", ".go", ".js", ".ts"}, ext) {
+		if err != nil || !d.Type().IsRegular() || planted(path) ||
+			!slices.Contains([]string{".jsonl", ".json", ".md", ".txt", ".go", ".js", ".ts"}, ext) {
 			return err
 		}
+
 		data, err := os.ReadFile(path)
 		files[path] = data
 		return err
 	})
+
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
 	if len(files) == 0 {
 		t.Skipf("no files of agents at %s", dir)
 	}
+
 	return files
 }
 
-// TestCorpusFalseAlarms: no file of an agent has a mark. Each hit is listed: either it is a secret that somebody should know
-// of, or a rule is wrong.
+// TestCorpusFalseAlarms: no file of an agent has a mark. Each hit is listed: either it is a secret that somebody should
+// know of, or a rule is wrong.
 func TestCorpusFalseAlarms(t *testing.T) {
 	for _, dir := range corpusDirs {
 		t.Run(dir, func(t *testing.T) {
@@ -56,6 +61,7 @@ func TestCorpusFalseAlarms(t *testing.T) {
 				hits += n
 				size += len(data)
 			}
+
 			t.Logf("%d hits in %.1f MB", hits, float64(size)/1e6)
 		})
 	}
@@ -71,10 +77,18 @@ func marksIn(t *testing.T, path string, data []byte) (n int) {
 		if bytes.Equal(out, line) {
 			continue
 		}
+
 		tx := text{s: string(line), json: looksJSON(line)}
 		for _, sp := range tx.spans() {
 			n++
-			t.Logf("%s:%d: %s: %q | %q", path, i+1, sp.kind, tx.s[max(0, sp.start-60):sp.start], tx.s[sp.start:min(sp.end, sp.start+80)])
+			t.Logf(
+				"%s:%d: %s: %q | %q",
+				path,
+				i+1,
+				sp.kind,
+				tx.s[max(0, sp.start-60):sp.start],
+				tx.s[sp.start:min(sp.end, sp.start+80)],
+			)
 		}
 	}
 	return n
@@ -84,16 +98,25 @@ func marksIn(t *testing.T, path string, data []byte) (n int) {
 func benchLines() []byte {
 	var b bytes.Buffer
 	for b.Len() < 4<<20 {
-		b.WriteString(`{"type":"assistant","uuid":"5f0c1a9e-2f7d-4c7e-9d0e-1b1f6f3a2c44","parentUuid":"0b5e1c1a-1111-4c7e-9d0e-1b1f6f3a2c44",` +
-			`"sessionId":"11111111-1111-4111-8111-111111111111","cwd":"/home/user/proj","timestamp":"2026-01-05T10:00:07.000Z","message":{"id":"msg_01",` +
-			`"role":"assistant","content":[{"type":"text","text":"I'll read the parser first, then pass the token list to the tokenizer and run the tests.\nThe error comes from the password field."}],` +
-			`"usage":{"input_tokens":3,"cache_creation_input_tokens":1204,"cache_read_input_tokens":18210,"output_tokens":211}}}` + "\n")
-		b.WriteString(`{"type":"user","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_01","content":"`)
+		b.WriteString(
+			`{"type":"assistant","uuid":"5f0c1a9e-2f7d-4c7e-9d0e-1b1f6f3a2c44","parentUuid":"0b5e1c1a-1111-4c7e-9d0e-1b1f6f3a2c44",` +
+				`"sessionId":"11111111-1111-4111-8111-111111111111","cwd":"/home/user/proj","timestamp":"2026-01-05T10:00:07.000Z","message":{"id":"msg_01",` +
+				`"role":"assistant","content":[{"type":"text","text":"I'll read the parser first, then pass the token list to the tokenizer and run the tests.\nThe error comes from the password field."}],` +
+				`"usage":{"input_tokens":3,"cache_creation_input_tokens":1204,"cache_read_input_tokens":18210,"output_tokens":211}}}` + "\n",
+		)
+
+		b.WriteString(
+			`{"type":"user","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_01","content":"`,
+		)
 		for range 20 {
-			b.WriteString(`     1→package main\n     2→\n     3→func (p *parser) next() token {\n     4→\tif p.tok == nil { return p.err(\"unexpected end\") }\n     5→\treturn p.tok // see https://go.dev/ref/spec\n`)
+			b.WriteString(
+				`     1→package main\n     2→\n     3→func (p *parser) next() token {\n     4→\tif p.tok == nil { return p.err(\"unexpected end\") }\n     5→\treturn p.tok // see https://go.dev/ref/spec\n`,
+			)
 		}
+
 		b.WriteString(`"}]}}` + "\n")
 	}
+
 	return b.Bytes()
 }
 
@@ -107,6 +130,7 @@ func benchBytes(b *testing.B, data []byte) {
 			dst = Bytes(dst[:0], line)
 		}
 	}
+
 	perCore(b, len(data), used(b)-start)
 }
 

@@ -8,32 +8,35 @@ import (
 // maxDecode bounds how often an encoding was put around another.
 const maxDecode = 3
 
-// view is a text with its needless encodings read: \u0041 and %41 are A. at gives for each byte of it where it stands in
-// the text that it was made from.
+// view is a text with its needless encodings read: \u0041 and %41 are A. at gives for each byte of it where it stands
+// in the text that it was made from.
 type view struct {
 	s  string
 	at []int32
 	qp bool // =XX and soft line ends are read too
 }
 
-// isQuotedPrintable says whether a text is, or holds, a mail in that form: it cannot be without writing = as =3D, but for one
-// that says so.
+// isQuotedPrintable says whether a text is, or holds, a mail in that form: it cannot be without writing = as =3D, but
+// for one that says so.
 func isQuotedPrintable(s string) bool {
 	return strings.Contains(s, "=3D") || strings.Contains(s, "quoted-printable")
 }
 
-// spans are the secrets of the text: those that stand there as they are, and those that show when \uXXXX and %XX are read.
+// spans are the secrets of the text: those that stand there as they are, and those that show when \uXXXX and %XX are
+// read.
 func (t *text) spans() []span {
 	found := t.find()
 	if more := t.foreign(); len(more) > 0 {
 		found = joinSpans(append(found, more...))
 	}
+
 	v := view{s: t.s, qp: isQuotedPrintable(t.s)}
 	for range maxDecode {
 		next, ok := v.decode()
 		if !ok {
 			break
 		}
+
 		v = next
 		for _, sp := range (&text{s: v.s, json: t.json}).find() {
 			sp.start, sp.end = int(v.at[sp.start]), int(v.at[sp.end])
@@ -43,9 +46,11 @@ func (t *text) spans() []span {
 			found = append(found, sp)
 		}
 	}
+
 	if v.at == nil {
 		return found
 	}
+
 	return joinSpans(found)
 }
 
@@ -60,6 +65,7 @@ func joinSpans(all []span) []span {
 		}
 		out = append(out, sp)
 	}
+
 	return out
 }
 
@@ -69,6 +75,7 @@ func (v view) decode() (out view, ok bool) {
 	if i < 0 || len(v.s) > 1<<30 {
 		return view{}, false
 	}
+
 	b := make([]byte, 0, len(v.s))
 	out.at = make([]int32, 0, len(v.s)+1)
 	for pos := 0; pos <= len(v.s); {
@@ -76,19 +83,24 @@ func (v view) decode() (out view, ok bool) {
 		if i < 0 {
 			stop = len(v.s)
 		}
+
 		for ; pos < stop; pos++ {
 			b, out.at = append(b, v.s[pos]), append(out.at, v.place(pos))
 		}
+
 		if i < 0 {
 			break
 		}
+
 		c, n := encoded(v.s, i)
 		if c != 0 { // the end of a line that goes on
 			b, out.at = append(b, c), append(out.at, v.place(i))
 		}
+
 		pos = i + n
 		i = v.nextEncoded(pos)
 	}
+
 	out.s, out.at, out.qp = string(b), append(out.at, v.place(len(v.s))), v.qp
 	return out, true
 }
@@ -115,12 +127,13 @@ func (v view) nextEncoded(i int) int {
 			i = run(s, i, func(c byte) bool { return c == '\\' }) - 1 // each run is looked at once
 		}
 	}
+
 	return -1
 }
 
-// encoded reads an encoded printable character at i: %41, =41, or \u0041 behind any number of backslashes. A quote in %22
-// comes back as the other one, which ends no JSON string. n is 0 when there is none; c is 0 for the = at the end of a line
-// that goes on in the next.
+// encoded reads an encoded printable character at i: %41, =41, or \u0041 behind any number of backslashes. A quote in
+// %22 comes back as the other one, which ends no JSON string. n is 0 when there is none; c is 0 for the = at the end of
+// a line that goes on in the next.
 func encoded(s string, i int) (c byte, n int) {
 	v := 0
 	if s[i] == '=' {
@@ -131,6 +144,7 @@ func encoded(s string, i int) (c byte, n int) {
 			return 0, 0
 		}
 	}
+
 	if s[i] == '%' || s[i] == '=' {
 		if !isHex(s[i+1]) || !isHex(s[i+2]) {
 			return 0, 0
@@ -144,6 +158,7 @@ func encoded(s string, i int) (c byte, n int) {
 		}
 		v, n = int(c), after-i
 	}
+
 	switch {
 	case v == '"' && s[i] != '\\':
 		return '\'', n
@@ -152,6 +167,7 @@ func encoded(s string, i int) (c byte, n int) {
 	case v < ' ', v > '~', v == '"', v == '\\', v == '\'', v == '`':
 		return 0, 0
 	}
+
 	return byte(v), n
 }
 

@@ -5,20 +5,23 @@ import (
 	"unicode/utf8"
 )
 
-// next reads one logical character at i. A run of backslashes with what it escapes is one character, however deep: \n and
-// \\n are a line end, \" and \\\" are quotes, \u003d is an equals sign. depth is the number of backslashes. What is not
-// ASCII comes back as bytes of 0x80 and more. i must be below hi.
+// next reads one logical character at i. A run of backslashes with what it escapes is one character, however deep: \n
+// and \\n are a line end, \" and \\\" are quotes, \u003d is an equals sign. depth is the number of backslashes. What is
+// not ASCII comes back as bytes of 0x80 and more. i must be below hi.
 func next(s string, i, hi int) (c byte, after, depth int) {
 	if s[i] != '\\' {
 		return s[i], i + 1, 0
 	}
+
 	j := i
 	for j < hi && s[j] == '\\' {
 		j++
 	}
+
 	if j == hi {
 		return '\\', j, 0
 	}
+
 	switch s[j] {
 	case 'n', 'r':
 		return '\n', j + 1, j - i
@@ -31,6 +34,7 @@ func next(s string, i, hi int) (c byte, after, depth int) {
 			return lowByte(v), j + 5, j - i
 		}
 	}
+
 	return '\\', j, 0
 }
 
@@ -38,6 +42,7 @@ func hex4(s string) (v int, ok bool) {
 	if len(s) != 4 {
 		return 0, false
 	}
+
 	for i := range 4 {
 		d := strings.IndexByte("0123456789abcdef", s[i]|0x20)
 		if d < 0 || s[i] < '0' {
@@ -45,6 +50,7 @@ func hex4(s string) (v int, ok bool) {
 		}
 		v = v<<4 | d
 	}
+
 	return v, true
 }
 
@@ -64,6 +70,7 @@ func unescape(s string) string {
 	if strings.IndexByte(s, '\\') < 0 {
 		return s
 	}
+
 	var b strings.Builder
 	for i := 0; i < len(s); {
 		c, after, depth := next(s, i, len(s))
@@ -74,6 +81,7 @@ func unescape(s string) string {
 		}
 		i = after
 	}
+
 	return b.String()
 }
 
@@ -82,18 +90,22 @@ func escaped(s string, i int) bool {
 	if strings.IndexByte("nrtbfu", s[i]) < 0 {
 		return false
 	}
+
 	n := 0
 	for j := i - 1; j >= 0 && s[j] == '\\' && n < 64; j-- {
 		n++
 	}
+
 	return n%2 == 1
 }
 
-// wordBefore says whether the character before i is part of the same word. The end of an escape (\n, \u0022, %3D) is not.
+// wordBefore says whether the character before i is part of the same word. The end of an escape (\n, \u0022, %3D) is
+// not.
 func wordBefore(s string, i int) bool {
 	if i == 0 || !isWord(s[i-1]) {
 		return false
 	}
+
 	switch {
 	case i >= 2 && s[i-2] == '\\' && strings.IndexByte("nrtbf", s[i-1]) >= 0:
 		return false
@@ -103,6 +115,7 @@ func wordBefore(s string, i int) bool {
 		_, ok := hex4(s[i-4 : i])
 		return !ok
 	}
+
 	return true
 }
 

@@ -2,8 +2,8 @@ package redact
 
 import "encoding/base64"
 
-// A key with a known beginning is known in base64 too: its beginning has three forms there, one for each place in a group
-// of three bytes that it can begin at. What is found so is decoded and must be a key there.
+// A key with a known beginning is known in base64 too: its beginning has three forms there, one for each place in a
+// group of three bytes that it can begin at. What is found so is decoded and must be a key there.
 
 const (
 	minHidden  = 4   // characters of a beginning's form that make a trigger
@@ -40,24 +40,29 @@ func (p prefix) hidden(start string, k int) matcher {
 		if before := begin - 4; before >= t.done && run(t.s[:begin], before, isBase64URL) == begin {
 			begin, first = before, k+3 // tells whether a word goes on
 		}
+
 		hi := t.limit(at)
 		letters, places := t.base64From(begin, hi)
 		if len(letters)%4 == 1 {
 			letters = letters[:len(letters)-1]
 		}
+
 		raw, err := base64.RawStdEncoding.DecodeString(letters)
 		if err != nil || len(raw) < first+len(start) || string(raw[first:first+len(start)]) != start {
 			return span{}, false
 		}
+
 		sp, ok := p.match(&text{s: string(raw)}, first, first+len(start))
 		if !ok {
 			return span{}, false
 		}
+
 		last := min((sp.end*4+2)/3, len(letters)) - 1
 		end := places[last] + 1
 		if sp.end >= len(raw)-2 { // it may be longer than what was decoded
 			end = t.base64End(places[last], hi)
 		}
+
 		return span{start: places[first*4/3], end: run(t.s[:hi], end, func(c byte) bool { return c == '=' })}, true
 	}
 }
@@ -77,12 +82,15 @@ func (t *text) base64From(i, hi int) (letters string, places []int) {
 			i = after
 			continue
 		}
+
 		if !isAlnumSlash(c) {
 			break
 		}
+
 		b, places = append(b, c), append(places, i)
 		i = after
 	}
+
 	return string(b), places
 }
 
@@ -98,6 +106,7 @@ func (t *text) base64End(i, hi int) int {
 			end = after
 		}
 	}
+
 	return end
 }
 

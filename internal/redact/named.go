@@ -29,15 +29,18 @@ func matchNamed(cl class) matcher {
 		if escaped(t.s, at) && cl >= weak {
 			return span{}, false
 		}
+
 		trigger := strings.ToLower(t.s[at:after])
 		begin, end := t.nameAround(at, after)
 		if !isName(trigger[len(trigger)-1]) {
 			end = after - 1
 		}
+
 		name := t.s[begin:end]
 		if trigger == "_auth" && end > after || begin < end && otherThing(name, t.s[after:max(after, end)], cl) {
 			return span{}, false
 		}
+
 		sep := sepAssign
 		switch {
 		case begin >= 1 && t.s[begin] == '-':
@@ -45,6 +48,7 @@ func matchNamed(cl class) matcher {
 		case cl == password:
 			sep = sepSpoken
 		}
+
 		p, ok := t.separator(end, sep)
 		if !ok {
 			return span{}, false
@@ -52,6 +56,7 @@ func matchNamed(cl class) matcher {
 		if p.quote != 0 && !isQuote(t.charAt(end)) && t.quotedSince(begin, p) {
 			return span{}, false // "NAME=" + value: the quote closes
 		}
+
 		p.upper = isEnvName(name)
 		p.alone = t.aloneBefore(begin)
 		return t.value(p, cl)
@@ -96,9 +101,9 @@ func (t *text) quotedSince(begin int, p place) bool {
 // otherWords end the names of things that are about a secret, and are none.
 var otherWords = sync.OnceValue(func() map[string]bool {
 	m := map[string]bool{}
-	for w := range strings.FieldsSeq(`s izer count counts type name names length len size limit limits path file url uri usage budget field
-		label policy regex pattern prefix suffix expiry expires ttl age endpoint stdin ref id ids header format enabled required manager
-		provider error page at version arn env index placeholder hint test go py ts js rs md txt json yaml yml`) {
+	for w := range strings.FieldsSeq(`s izer count counts type name names length len size limit limits path file url uri usage budget
+		field label policy regex pattern prefix suffix expiry expires ttl age endpoint stdin ref id ids header format enabled required
+		manager provider error page at version arn env index placeholder hint test go py ts js rs md txt json yaml yml`) {
 		m[w] = true
 	}
 	return m
@@ -109,25 +114,33 @@ func otherThing(name, suffix string, cl class) bool {
 	if suffix == "s" {
 		return true
 	}
+
 	lower := strings.Trim(strings.ToLower(suffix), "_-.")
 	lower = lower[strings.LastIndexAny(lower, "_-.")+1:]
 	if otherWords()[lower] {
 		return true
 	}
+
 	for i := range len(lower) - 3 { // at least four letters, as in secretKeyName
 		if otherWords()[lower[i:]] {
 			return true
 		}
 	}
+
 	if cl < weak {
 		return false
 	}
+
 	n := strings.ToLower(name)
-	for _, w := range []string{"public", "primary", "foreign", "cache", "idempot", "sort", "partition", "unique", "hash", "lookup", "object", "s3_key", "storage", "i18n", "lang"} {
+	for _, w := range []string{
+		"public", "primary", "foreign", "cache", "idempot", "sort", "partition", "unique", "hash", "lookup", "object",
+		"s3_key", "storage", "i18n", "lang",
+	} {
 		if strings.Contains(n, w) {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -168,17 +181,20 @@ func (t *text) separator(i int, kind seps) (place, bool) {
 	if i >= len(t.s) {
 		return p, false
 	}
+
 	if c, after, _ := next(t.s, i, min(len(t.s), i+64)); isQuote(c) {
 		closed = true
 		if t.json && i == p.hi {
 			structural = true // the end of a JSON string: its value is another one
 			p.hi = len(t.s)
 		}
+
 		i = after
 		if i < p.hi && t.s[i] == ']' {
 			i++
 		}
 	}
+
 	j := blanks(t.s, i, p.hi)
 	if j < p.hi && t.s[j] == '?' && !closed {
 		j++
@@ -186,6 +202,7 @@ func (t *text) separator(i int, kind seps) (place, bool) {
 	if j >= p.hi {
 		return p, false
 	}
+
 	end, ok := j, false
 	switch c, _, _ := next(t.s, j, p.hi); {
 	case c == ':' || c == '=':
@@ -203,9 +220,11 @@ func (t *text) separator(i int, kind seps) (place, bool) {
 		n := connective(t.s[j:p.hi])
 		end, p.sep, ok = j+n, ' ', n > 0
 	}
+
 	if !ok {
 		return p, false
 	}
+
 	p.begin = blanks(t.s, end, p.hi)
 	p.spaced = p.begin > end || j > i && p.sep != ':'
 	return t.open(p, structural)
@@ -219,6 +238,7 @@ func assignment(s string, i, hi int) (end int, sep byte, ok bool) {
 	if i < hi {
 		c, after, _ = next(s, i, hi)
 	}
+
 	switch {
 	case sep == '=' && c == '=', c == '~', c == ':':
 		return 0, 0, false
@@ -227,6 +247,7 @@ func assignment(s string, i, hi int) (end int, sep byte, ok bool) {
 	case sep == ':' && c == '=':
 		i = after
 	}
+
 	return i, sep, true
 }
 
@@ -235,6 +256,7 @@ func (t *text) open(p place, structural bool) (place, bool) {
 	if p.begin >= p.hi {
 		return p, false
 	}
+
 	s := t.s
 	at := p.begin
 	if strings.IndexByte("fbruFBRU@", s[at]) >= 0 && at+1 < p.hi {
@@ -242,6 +264,7 @@ func (t *text) open(p place, structural bool) (place, bool) {
 			at++ // f"..." and its like
 		}
 	}
+
 	c, after, depth := next(s, at, p.hi)
 	if isQuote(c) {
 		p.begin, p.quote, p.depth = after, c, depth
@@ -250,10 +273,12 @@ func (t *text) open(p place, structural bool) (place, bool) {
 		}
 		return p, p.begin < p.hi
 	}
+
 	if structural {
 		p.number = true
 		return p, isDigit(c)
 	}
+
 	return p, c != '\n'
 }
 
@@ -264,6 +289,7 @@ func valueKey(s string, i, hi int) (int, bool) {
 		if i >= hi {
 			return 0, false
 		}
+
 		if want == "q" {
 			c, after, _ := next(s, i, hi)
 			if !isQuote(c) {
@@ -272,11 +298,14 @@ func valueKey(s string, i, hi int) (int, bool) {
 			i = after
 			continue
 		}
+
 		if !strings.HasPrefix(s[i:hi], want) {
 			return 0, false
 		}
+
 		i += len(want)
 	}
+
 	return i, true
 }
 
@@ -298,6 +327,7 @@ func (t *text) value(p place, cl class) (span, bool) {
 		}
 		return span{start: p.begin, end: end, quote: true}, true
 	}
+
 	end := 0
 	if p.quote != 0 {
 		var ok bool
@@ -310,6 +340,7 @@ func (t *text) value(p place, cl class) (span, bool) {
 			return t.typed(p, end, cl)
 		}
 	}
+
 	v := s[p.begin:end]
 	if v == "" || !judge(unescape(v), p, cl, t.charAt(end), t.isDSN(p.begin)) {
 		return span{}, false
@@ -317,6 +348,7 @@ func (t *text) value(p place, cl class) (span, bool) {
 	if p.quote == 0 {
 		end = t.bareEnd(p.begin, p.hi)
 	}
+
 	return span{start: p.begin, end: end, kind: kindOf(s[p.begin:end], "")}, true
 }
 
@@ -326,12 +358,14 @@ func (t *text) typed(p place, i int, cl class) (span, bool) {
 	if i+1 >= p.hi || t.s[i] != '=' || t.s[i+1] == '=' {
 		return span{}, false
 	}
+
 	p.begin = blanks(t.s, i+1, p.hi)
 	p.sep, p.spaced = '=', true
 	p, ok := t.open(p, false)
 	if !ok || p.quote == 0 {
 		return span{}, false
 	}
+
 	return t.value(p, cl)
 }
 
@@ -350,8 +384,10 @@ func (t *text) quotedEnd(p place) (int, bool) {
 			end := t.bareEnd(p.begin, p.hi)
 			return end, end-p.begin > maxQuoted
 		}
+
 		i = after
 	}
+
 	return p.hi, true
 }
 
@@ -360,14 +396,17 @@ func (t *text) bareEnd(i, hi int) int {
 	begin := i
 	for i < hi && i-begin < maxBare {
 		c, after, _ := next(t.s, i, hi)
-		if c <= ' ' || c >= 0x7f || isQuote(c) || strings.IndexByte(",;)}<>|&\\", c) >= 0 || c == '(' || c == ']' && i > begin {
+		if c <= ' ' || c >= 0x7f || isQuote(c) || strings.IndexByte(",;)}<>|&\\", c) >= 0 || c == '(' ||
+			c == ']' && i > begin {
 			break
 		}
 		i = after
 	}
+
 	for i > begin && (t.s[i-1] == '.' || t.s[i-1] == ':') {
 		i-- // the end of a sentence
 	}
+
 	return i
 }
 

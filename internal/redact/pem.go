@@ -17,6 +17,7 @@ func matchPEM(t *text, at, after int) (span, bool) {
 	if i := strings.LastIndex(label, "-----END "); i >= 0 {
 		return pemTo(t, at-len(label)+i, after)
 	}
+
 	return span{}, false
 }
 
@@ -25,10 +26,12 @@ func pemFrom(t *text, begin, after int) (span, bool) {
 	if hi < after { // the string that BEGIN stands in ends before the words "PRIVATE KEY"
 		return span{}, false
 	}
+
 	body := dashes(t.s, after, hi)
 	if body == after {
 		return span{}, false
 	}
+
 	stop := hi
 	if i := strings.Index(t.s[body:hi], "-----"); i >= 0 {
 		stop = body + i
@@ -36,11 +39,13 @@ func pemFrom(t *text, begin, after int) (span, bool) {
 	if end, ok := endLine(t.s, stop, hi); ok && looksPEM(unescape(t.s[body:stop])) {
 		return span{start: begin, end: end}, true
 	}
+
 	// No END line: all that looks like the key's lines.
 	end := pemBody(t.s, body, stop)
 	if countBase64(t.s[body:end]) < 8 {
 		return span{}, false
 	}
+
 	return span{start: begin, end: end}, true
 }
 
@@ -54,12 +59,15 @@ func pemTo(t *text, endAt, after int) (span, bool) {
 		}
 		begin--
 	}
+
 	for begin < endAt && t.s[begin] == '\\' {
 		_, begin, _ = next(t.s, begin, endAt) // never begin inside an escape
 	}
+
 	if n := endAt - begin; n < 24 || n >= maxPEM {
 		return span{}, false
 	}
+
 	return span{start: begin, end: dashes(t.s, after, len(t.s))}, true
 }
 
@@ -72,6 +80,7 @@ func dashes(s string, i, hi int) int {
 	if !strings.HasPrefix(s[j:hi], "-----") {
 		return i
 	}
+
 	return j + len("-----")
 }
 
@@ -79,11 +88,13 @@ func endLine(s string, i, hi int) (int, bool) {
 	if !strings.HasPrefix(s[i:hi], "-----END ") {
 		return 0, false
 	}
+
 	rest := s[i+len("-----END ") : hi]
 	k := strings.Index(rest, "PRIVATE KEY")
 	if k < 0 || k > maxLabel {
 		return 0, false
 	}
+
 	return dashes(s, i+len("-----END ")+k+len("PRIVATE KEY"), hi), true
 }
 
@@ -104,6 +115,7 @@ func looksPEM(body string) bool {
 			}
 		}
 	}
+
 	return pure && countBase64(body) >= 8
 }
 

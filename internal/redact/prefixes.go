@@ -25,9 +25,32 @@ var prefixes = []prefix{
 	{"aws-key", []string{"ABSK", "bedrock-api-key-"}, isToken, 20, isLong(20)},
 	{"github-token", []string{"ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_"}, isUnder, 20, nil},
 	{"gitlab-token", []string{"glpat-", "glrt-"}, isDotted, 16, isRandom},
-	{"gitlab-token", []string{"gldt-", "glcbt-", "glptt-", "glsoat-", "glagent-", "glffct-", "glft-", "glimt-", "gloas-", "GR1348941"}, isWord, 16, isRandom},
+	{
+		"gitlab-token",
+		[]string{
+			"gldt-",
+			"glcbt-",
+			"glptt-",
+			"glsoat-",
+			"glagent-",
+			"glffct-",
+			"glft-",
+			"glimt-",
+			"gloas-",
+			"GR1348941",
+		},
+		isWord,
+		16,
+		isRandom,
+	},
 	{"gitlab-token", []string{"_gitlab_session="}, isAlnum, 32, nil},
-	{"slack-token", []string{"xoxb-", "xoxp-", "xoxa-", "xoxs-", "xoxr-", "xoxo-", "xoxe-", "xoxe.xoxp-", "xoxe.xoxb-", "xapp-"}, isWord, 8, hasDigits},
+	{
+		"slack-token",
+		[]string{"xoxb-", "xoxp-", "xoxa-", "xoxs-", "xoxr-", "xoxo-", "xoxe-", "xoxe.xoxp-", "xoxe.xoxb-", "xapp-"},
+		isWord,
+		8,
+		hasDigits,
+	},
 	{"stripe-key", []string{"sk_live_", "rk_live_", "sk_test_", "rk_test_", "sk_prod_", "rk_prod_"}, isAlnum, 10, nil},
 	{"stripe-key", []string{"whsec_"}, isAlnumSlash, 16, nil},
 	{"anthropic-key", []string{"sk-ant-"}, isWord, 16, nil},
@@ -110,6 +133,7 @@ func prefixRules() []rule {
 	for _, p := range prefixes {
 		out = append(out, rule{p.kind, false, p.starts, p.match})
 	}
+
 	return append(out,
 		rule{"telegram-token", false, []string{":AA"}, matchTelegram},
 		rule{"jwt", false, []string{".ey"}, matchJWT},
@@ -125,10 +149,12 @@ func (p prefix) match(t *text, at, after int) (span, bool) {
 	if p.goesOn(t.s, at) || escaped(t.s, at) {
 		return span{}, false
 	}
+
 	end := run(t.s[:min(len(t.s), after+maxRun)], after, p.set)
 	for end > after && t.s[end-1] == '.' {
 		end-- // the end of a sentence, not of the key
 	}
+
 	rest := t.s[after:end]
 	if len(rest) < p.min || isPlaceholder(rest) || p.check != nil && !p.check(strings.TrimRight(rest, "=")) {
 		return span{}, false
@@ -139,6 +165,7 @@ func (p prefix) match(t *text, at, after int) (span, bool) {
 	if p.kind == "aws-key" {
 		end = withAWSSecret(t.s, end)
 	}
+
 	return span{start: at, end: end}, true
 }
 
@@ -147,6 +174,7 @@ func (p prefix) goesOn(s string, i int) bool {
 	if i == 0 {
 		return false
 	}
+
 	switch c := s[i-1]; {
 	case c == '-' && p.set(c):
 		return inWord(s, i)
@@ -157,6 +185,7 @@ func (p prefix) goesOn(s string, i int) bool {
 	case c == '/', c == '+':
 		return p.set(c) && insideBase64(s, i)
 	}
+
 	return false
 }
 
@@ -190,6 +219,7 @@ func kindOf(value, otherwise string) string {
 			}
 		}
 	}
+
 	return otherwise
 }
 
@@ -199,10 +229,12 @@ func withAWSSecret(s string, end int) int {
 	for i < len(s) && i-end < 4 && strings.IndexByte(",:; |\t", s[i]) >= 0 {
 		i++
 	}
+
 	stop := run(s[:min(len(s), i+41)], i, isBase64)
 	if i > end && stop-i == 40 && looksKey(s[i:stop]) {
 		return stop
 	}
+
 	return end
 }
 
@@ -222,7 +254,8 @@ func matchTelegram(t *text, at, after int) (span, bool) {
 	return sp, ok && (!wordBefore(t.s, sp.start) || strings.HasSuffix(t.s[:sp.start], "bot"))
 }
 
-// matchJWT finds the joint of a JWT's first two parts: each is JSON in base64, but not all begin with the same three letters.
+// matchJWT finds the joint of a JWT's first two parts: each is JSON in base64, but not all begin with the same three
+// letters.
 func matchJWT(t *text, at, after int) (span, bool) {
 	sp, head, rest := t.around(at, after, isWord, isToken, maxRun)
 	return sp, strings.HasPrefix(head, "ey") && len(head) >= 19 && len(rest) >= 17

@@ -3,23 +3,24 @@
 // Text, Cut and Bytes replace each secret by a mark such as [secret:github-token:1a2b]: its kind and four digits of a
 // hash, so that equal secrets look equal and nothing of the value is left.
 //
-// It promises: valid UTF-8 in gives valid UTF-8 out, a JSON line stays a JSON line, what was redacted stays as it is when
-// redacted again, and time grows with the length of the input only. Escapes (\n, \", \u0022) at any depth are understood,
-// so a key inside JSON inside JSON is found as well. No rule crosses a line end, except for PEM blocks,
+// It promises: valid UTF-8 in gives valid UTF-8 out, a JSON line stays a JSON line, what was redacted stays as it is
+// when redacted again, and time grows with the length of the input only. Escapes (\n, \", \u0022) at any depth are
+// understood, so a key inside JSON inside JSON is found as well. No rule crosses a line end, except for PEM blocks,
 // wrapped base64 and the soft line ends of quoted-printable.
 //
-// It does not promise to find every secret: it knows the shapes that the field uses (prefixes.go, vendors.go, rules.go) and
-// values under telling names, also as people say them (spoken.go): "the password is hunter22", "the PIN is 1234", in a dozen
-// languages. A bare password that is a plain word is found only in quotes, or where it is all of a line of settings or of a
-// part of a query: behind "the password is" stands "wrong" as often as a password. Of what encodings hide, \uXXXX, %XX and
-// quoted-printable are read, three deep, and in base64 a key with a known beginning, a JWT, a private key and user:password;
-// other base64, hex and compressed data are not. It removes no control characters. The mark of a PIN has no digits of a hash:
-// they would tell it.
+// It does not promise to find every secret: it knows the shapes that the field uses (prefixes.go, vendors.go, rules.go)
+// and values under telling names, also as people say them (spoken.go): "the password is hunter22", "the PIN is 1234",
+// in a dozen languages. A bare password that is a plain word is found only in quotes, or where it is all of a line of
+// settings or of a part of a query: behind "the password is" stands "wrong" as often as a password. Of what encodings
+// hide, \uXXXX, %XX and quoted-printable are read, three deep, and in base64 a key with a known beginning, a JWT, a
+// private key and user:password; other base64, hex and compressed data are not. It removes no control characters. The
+// mark of a PIN has no digits of a hash: they would tell it.
 //
-// The kept rule set of the field, gitleaks, is not linked but is the oracle of a test, in a module of its own (folder oracle):
-// what its rules find in made-up keys of each of its 215 families, this package takes out. Linked it cost too much: 7.4 MB of program and 24 MB of memory (its own
-// expressions, compiled at the start in 0.4 s; its settings alone bring 3 MB), for less than 1 MB/s where this package does
-// over 200 (the mirror needs 100); and its expressions know neither JSON in JSON nor a key that a cut goes through.
+// The kept rule set of the field, gitleaks, is not linked but is the oracle of a test, in a module of its own (folder
+// oracle): what its rules find in made-up keys of each of its 215 families, this package takes out. Linked it cost too
+// much: 7.4 MB of program and 24 MB of memory (its own expressions, compiled at the start in 0.4 s; its settings alone
+// bring 3 MB), for less than 1 MB/s where this package does over 200 (the mirror needs 100); and its expressions know
+// neither JSON in JSON nor a key that a cut goes through.
 package redact
 
 import (
@@ -59,11 +60,13 @@ func Bytes(dst, line []byte) []byte {
 	if len(line) == 0 {
 		return dst
 	}
+
 	t := text{s: unsafe.String(&line[0], len(line)), json: looksJSON(line)} // read only, and not kept
 	spans := t.spans()
 	if len(spans) == 0 {
 		return append(dst, line...)
 	}
+
 	begin := len(dst)
 	dst = t.replace(dst, spans, len(line))
 	for range maxPasses - 1 {
@@ -74,6 +77,7 @@ func Bytes(dst, line []byte) []byte {
 		}
 		dst = again.replace(dst[:begin], spans, len(again.s))
 	}
+
 	return dst
 }
 
@@ -92,8 +96,8 @@ func looksJSON(line []byte) bool {
 }
 
 // Cut redacts s as if it were whole and shortens it to at most limit bytes: head and tail stay, with a visible mark
-// between them. Of a long s only the kept parts and 1 KB beyond each cut are looked at; a secret that touches a cut goes
-// whole. A limit too small for the mark keeps a head only.
+// between them. Of a long s only the kept parts and 1 KB beyond each cut are looked at; a secret that touches a cut
+// goes whole. A limit too small for the mark keeps a head only.
 func Cut(s string, limit int) string {
 	if limit <= 0 {
 		return ""
@@ -101,12 +105,14 @@ func Cut(s string, limit int) string {
 	if len(s) <= limit+4*lookPast {
 		return shorten(Text(s), limit)
 	}
+
 	half := max(limit-len(leftOut(len(s))), 2) / 2
 	head, headEnd := cutHead(s, half)
 	tail, tailStart := cutTail(s, half)
 	if len(head)+len(tail)+len(leftOut(len(s))) > limit {
 		return shorten(Text(head+tail), limit)
 	}
+
 	// The joint may make a new secret of two halves: Text looks once more.
 	return shorten(Text(head+leftOut(tailStart-headEnd)+tail), limit)
 }
@@ -121,6 +127,7 @@ func cutHead(s string, half int) (string, int) {
 			end = sp.end // touches the cut: its mark stands for the whole
 		}
 	}
+
 	out := string(t.replace(nil, spans, end))
 	return out[:markBorder(out, half)], end
 }
@@ -142,11 +149,13 @@ func cutTail(s string, half int) (string, int) {
 		}
 		kept = append(kept, span{sp.start - start, sp.end - start, sp.kind, sp.quote})
 	}
+
 	t.s = t.s[start:]
 	out := string(t.replace(nil, kept, len(t.s)))
 	if n := len(out) - half; n > 0 {
 		out = out[markBorderAfter(out, n):]
 	}
+
 	return out, base + start
 }
 
@@ -160,12 +169,15 @@ func skipToken(s string, start int) int {
 		}
 		seen[s[i]] = true
 	}
+
 	if len(seen) < 4 {
 		return start
 	}
+
 	for start < len(s) && isToken(s[start]) {
 		start++
 	}
+
 	return start
 }
 
@@ -174,10 +186,12 @@ func shorten(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}
+
 	room := limit - len(leftOut(len(s)))
 	if room < 2 {
 		return s[:markBorder(s, limit)]
 	}
+
 	head := markBorder(s, (room+1)/2)
 	tail := markBorderAfter(s, len(s)-room/2)
 	return s[:head] + leftOut(tail-head) + s[tail:]
@@ -197,12 +211,14 @@ func runeStart(s string, i int) int {
 	if i >= len(s) {
 		return len(s)
 	}
+
 	i = max(i, 0)
 	for j := i; j >= 0 && j > i-utf8.UTFMax; j-- {
 		if utf8.RuneStart(s[j]) {
 			return j
 		}
 	}
+
 	return i // no UTF-8 at all
 }
 
@@ -215,6 +231,7 @@ func markBorder(s string, i int) int {
 			return a
 		}
 	}
+
 	return i
 }
 
@@ -223,11 +240,13 @@ func markBorderAfter(s string, i int) int {
 	for i < len(s) && !utf8.RuneStart(s[i]) {
 		i++
 	}
+
 	if b := markBorder(s, i); b < i {
 		if e := strings.IndexByte(s[i:], ']'); e >= 0 && e < maxMark {
 			return i + e + 1
 		}
 	}
+
 	return i
 }
 
@@ -237,8 +256,8 @@ const (
 	maxMark  = 40
 )
 
-// appendMark writes the mark of a secret. The hash is over the value with its escapes read, so that a key looks the same
-// in a text and in a JSON line.
+// appendMark writes the mark of a secret. The hash is over the value with its escapes read, so that a key looks the
+// same in a text and in a JSON line.
 func appendMark(dst []byte, kind, raw string) []byte {
 	sum := sha256.Sum256([]byte(unescape(raw)))
 	if kind == "pin" { // the hash of so few digits would tell them
@@ -252,6 +271,7 @@ func markEnd(s string, i int) int {
 	if i < 0 || !strings.HasPrefix(s[i:], markOpen) {
 		return 0
 	}
+
 	j := run(s, i+len(markOpen), func(c byte) bool { return isLower(c) || c == '-' })
 	if j+6 > len(s) || s[j] != ':' || s[j+5] != ']' || j+6-i > maxMark {
 		return 0
@@ -259,5 +279,6 @@ func markEnd(s string, i int) int {
 	if _, ok := hex4(s[j+1 : j+5]); !ok {
 		return 0
 	}
+
 	return j + 6
 }

@@ -28,6 +28,7 @@ func texts(t testing.TB, line string) []string {
 	if err := json.Unmarshal([]byte(line), &v); err != nil {
 		t.Fatalf("line is no JSON: %v: %s", err, line)
 	}
+
 	var out []string
 	var walk func(any)
 	walk = func(v any) {
@@ -38,19 +39,25 @@ func texts(t testing.TB, line string) []string {
 			for _, e := range v {
 				walk(e)
 			}
+
 		case map[string]any:
 			for _, e := range v {
 				walk(e)
 			}
 		}
 	}
+
 	walk(v)
 	return out
 }
 
 var secretsX01 = []string{
-	"sb_secret_probe_example_0000_abcd_efgh", "tok_live_EXAMPLE0EXAMPLE0EXAMPLE0", "eyJEXAMPLE0", "AKIAIOSFODNN7EXAMPLE",
-	"xk-EXAMPLE0", "correct horse",
+	"sb_secret_probe_example_0000_abcd_efgh",
+	"tok_live_EXAMPLE0EXAMPLE0EXAMPLE0",
+	"eyJEXAMPLE0",
+	"AKIAIOSFODNN7EXAMPLE",
+	"xk-EXAMPLE0",
+	"correct horse",
 }
 
 var secretsX02 = []string{"RVhBTVBMRQ", "EXAMPLE-pass", "EXAMPLE0EXAMPLE0", "EXAMPLEpass"}
@@ -67,10 +74,12 @@ func checkGone(t *testing.T, name string, secrets []string) {
 		if !strings.Contains(out, markOpen) {
 			t.Errorf("line %d: Bytes found nothing: %s", i+1, out)
 		}
+
 		for _, secret := range secrets {
 			if strings.Contains(out, secret) {
 				t.Errorf("line %d: Bytes left %q: %s", i+1, secret, out)
 			}
+
 			for _, s := range texts(t, line) {
 				if s == secret {
 					continue // its key told what it is, and the key is not part of it
@@ -79,6 +88,7 @@ func checkGone(t *testing.T, name string, secrets []string) {
 					t.Errorf("line %d: Text left %q: %s", i+1, secret, Text(s))
 				}
 			}
+
 			if got := Text(line); strings.Contains(got, secret) {
 				t.Errorf("line %d: Text of the line left %q: %s", i+1, secret, got)
 			}
@@ -94,6 +104,7 @@ func TestX03NotSecrets(t *testing.T) {
 		if got := Text(line); got != line {
 			t.Errorf("line %d: Text got %s, want it unchanged: %s", i+1, got, line)
 		}
+
 		for _, s := range texts(t, line) {
 			if got := Text(s); got != s {
 				t.Errorf("line %d: Text got %q, want %q", i+1, got, s)
@@ -189,9 +200,21 @@ var secretCases = []secretCase{
 	{"gh\\u0070_" + alnum36, alnum36, "github-token"},
 	{"\\u0070assword=hunter2x", "hunter2x", "password"},
 	{"passw\\u006frd: \"hunt\\u0065r2\"", "r2\"", "password"},
-	{"-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA7\nxyz0\n-----END RSA PRIVATE KEY-----", "MIIEow", "private-key"},
-	{"     1→-----BEGIN OPENSSH PRIVATE KEY-----\n     2→b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAAAMwAAAAtzc2gtZW\n     3→-----END OPENSSH PRIVATE KEY-----", "b3Blbn", "private-key"},
-	{`key = "-----BEGIN PRIVATE KEY-----\\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\\n-----END PRIVATE KEY-----\\n"`, "MIIEvQ", "private-key"},
+	{
+		"-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA7\nxyz0\n-----END RSA PRIVATE KEY-----",
+		"MIIEow",
+		"private-key",
+	},
+	{
+		"     1→-----BEGIN OPENSSH PRIVATE KEY-----\n     2→b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAAAMwAAAAtzc2gtZW\n     3→-----END OPENSSH PRIVATE KEY-----",
+		"b3Blbn",
+		"private-key",
+	},
+	{
+		`key = "-----BEGIN PRIVATE KEY-----\\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\\n-----END PRIVATE KEY-----\\n"`,
+		"MIIEvQ",
+		"private-key",
+	},
 	{"-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\nABCD", "ABCD", "private-key"},
 	{"MIIEvQIBADANBgkqhkiG9w0BAQEFAASC\nABCDEFGH\n-----END PRIVATE KEY-----", "ABCDEFGH", "private-key"},
 }
@@ -206,6 +229,7 @@ func embed(t testing.TB, s string, depth int) string {
 		}
 		s = string(b)
 	}
+
 	return s
 }
 
@@ -220,6 +244,7 @@ func TestSecretsGo(t *testing.T) {
 					t.Errorf("depth %d: no JSON any more: %s", depth, out)
 				}
 			}
+
 			if strings.Contains(out, c.gone) {
 				t.Errorf("depth %d: %q is left in %s", depth, c.gone, out)
 			}
@@ -231,21 +256,71 @@ func TestSecretsGo(t *testing.T) {
 }
 
 var notSecrets = []string{
-	"password == other", "if token != \"\" {", "password = getPassword()", "token.length", "const token = req.headers.token",
-	"password: string", "token: Uint8Array", "password?: string;", "api_key=<your key>", "API_KEY=${API_KEY}", "TOKEN=$(cat token)",
-	"TOKEN=$TOKEN", "password=********", "password: xxxxxxxx", "ghp_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", "sk-ant-your-key-here-please",
-	"postgres://user:password@localhost/db", "postgres://$USER:$PASS@host/db", "http://localhost:3000/a@b", "git@github.com:a/b.git",
-	"\"input_tokens\":12345,\"max_tokens\":4096", "token_type: \"bearer12\"", "tokenizer = load(\"cl100k_base\")", "nextPageToken",
-	"sha512-9f8c3a39e61ba7fca8ca62b94af150718336ba4c9f8c3a39e61ba7fca8ca62b94af1507183==", "sha256:" + hex32 + hex32,
-	"cache_key = " + hex32, "type=\"password\" name=\"password\"", "autocomplete=\"new-password\"", "foo(password=password, token=self.token)",
-	"password := os.Getenv(\"PASSWORD\")", "\"password\": \"Password is required\"", "the bearer of good news", "basic understanding of it",
-	"Authorization: Bearer ${token}", "\"Authorization\": \"Bearer \" + token", "SecretKeyRef:\n  name: db-secret1", "secretName: my-secret-2",
-	"task-1234567890-abcdefghijkl-mnop", "msg.content.text", "risk-assessment-for-the-next-quarter-2025", "PWD=/home/user/proj1",
-	"private key of the server", "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----", "-----BEGIN PUBLIC KEY-----\nMFkw\n-----END PUBLIC KEY-----",
-	"a = \"-----BEGIN PRIVATE KEY-----\"\nb = \"-----END PRIVATE KEY-----\"", "mysql -u root -p", "mysql -P 3306 db",
-	"https://docs.github.com/en/webhooks/about", "password\nhunter22", "token =\nabc123def456", "secret: the value of the thing",
-	"env = append(env, \"PWD=\"+dir, \"x\")", "PrivateKey: testRSA2048PrivateKey", "SIOCTOKEN = 0x3f879678", "passwd:         compat\n", "BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB        = C.BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB", "password: required\n", "  password: hashed,", "password: z.string()", "{ password: body.password }", "the key is: someCamelCase12", "\\u0041 is A, %41 too",
-	"Set-Cookie: name", "cookie: a small cake",
+	"password == other",
+	"if token != \"\" {",
+	"password = getPassword()",
+	"token.length",
+	"const token = req.headers.token",
+	"password: string",
+	"token: Uint8Array",
+	"password?: string;",
+	"api_key=<your key>",
+	"API_KEY=${API_KEY}",
+	"TOKEN=$(cat token)",
+	"TOKEN=$TOKEN",
+	"password=********",
+	"password: xxxxxxxx",
+	"ghp_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+	"sk-ant-your-key-here-please",
+	"postgres://user:password@localhost/db",
+	"postgres://$USER:$PASS@host/db",
+	"http://localhost:3000/a@b",
+	"git@github.com:a/b.git",
+	"\"input_tokens\":12345,\"max_tokens\":4096",
+	"token_type: \"bearer12\"",
+	"tokenizer = load(\"cl100k_base\")",
+	"nextPageToken",
+	"sha512-9f8c3a39e61ba7fca8ca62b94af150718336ba4c9f8c3a39e61ba7fca8ca62b94af1507183==",
+	"sha256:" + hex32 + hex32,
+	"cache_key = " + hex32,
+	"type=\"password\" name=\"password\"",
+	"autocomplete=\"new-password\"",
+	"foo(password=password, token=self.token)",
+	"password := os.Getenv(\"PASSWORD\")",
+	"\"password\": \"Password is required\"",
+	"the bearer of good news",
+	"basic understanding of it",
+	"Authorization: Bearer ${token}",
+	"\"Authorization\": \"Bearer \" + token",
+	"SecretKeyRef:\n  name: db-secret1",
+	"secretName: my-secret-2",
+	"task-1234567890-abcdefghijkl-mnop",
+	"msg.content.text",
+	"risk-assessment-for-the-next-quarter-2025",
+	"PWD=/home/user/proj1",
+	"private key of the server",
+	"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
+	"-----BEGIN PUBLIC KEY-----\nMFkw\n-----END PUBLIC KEY-----",
+	"a = \"-----BEGIN PRIVATE KEY-----\"\nb = \"-----END PRIVATE KEY-----\"",
+	"mysql -u root -p",
+	"mysql -P 3306 db",
+	"https://docs.github.com/en/webhooks/about",
+	"password\nhunter22",
+	"token =\nabc123def456",
+	"secret: the value of the thing",
+	"env = append(env, \"PWD=\"+dir, \"x\")",
+	"PrivateKey: testRSA2048PrivateKey",
+	"SIOCTOKEN = 0x3f879678",
+	"passwd:         compat\n",
+	"BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB        = C.BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB",
+	"password: required\n",
+	"  password: hashed,",
+	"password: z.string()",
+	"{ password: body.password }",
+	"the key is: someCamelCase12",
+	"\\u0041 is A, %41 too",
+	"Set-Cookie: name",
+	"cookie: a small cake",
 }
 
 func TestNotSecretsStay(t *testing.T) {
@@ -268,6 +343,7 @@ func TestEqualSecretsLookEqual(t *testing.T) {
 			t.Errorf("Text(%q): got %q, want the mark %q", s, got, want)
 		}
 	}
+
 	pem := "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n-----END PRIVATE KEY-----"
 	if got, want := string(Bytes(nil, []byte(embed(t, pem, 2)))), Text(pem); !strings.Contains(got, want) {
 		t.Errorf("PEM in JSON: got %s, want the mark %s", got, want)
@@ -280,10 +356,22 @@ func TestEqualSecretsLookEqual(t *testing.T) {
 func TestBytesJSON(t *testing.T) {
 	cases := []struct{ name, in, want string }{
 		{"number", `{"password":12345678,"n":1}`, `{"password":"[secret:password:ef79]","n":1}`},
-		{"escaped quotes", `{"t":"say password=\u0022hunter2\u0022 now"}`, `{"t":"say password=\u0022[secret:password:f52f]\u0022 now"}`},
-		{"end of the string", `{"t":"password: \"hunter2","u":"it's"}`, `{"t":"password: \"[secret:password:f52f]","u":"it's"}`},
+		{
+			"escaped quotes",
+			`{"t":"say password=\u0022hunter2\u0022 now"}`,
+			`{"t":"say password=\u0022[secret:password:f52f]\u0022 now"}`,
+		},
+		{
+			"end of the string",
+			`{"t":"password: \"hunter2","u":"it's"}`,
+			`{"t":"password: \"[secret:password:f52f]","u":"it's"}`,
+		},
 		{"next key untouched", `{"t":"API_TOKEN=","u":"a1b2c3d4e5f6"}`, `{"t":"API_TOKEN=","u":"a1b2c3d4e5f6"}`},
-		{"backslash at the end", `{"t":"password=hunter2\\","u":"x"}`, `{"t":"password=[secret:password:f52f]\\","u":"x"}`},
+		{
+			"backslash at the end",
+			`{"t":"password=hunter2\\","u":"x"}`,
+			`{"t":"password=[secret:password:f52f]\\","u":"x"}`,
+		},
 		{"object", `{"password":{"type":"string"}}`, `{"password":{"type":"string"}}`},
 		{"pretty", "  \"password\" : \"hunter2\",", "  \"password\" : \"[secret:password:f52f]\","},
 	}
@@ -311,8 +399,10 @@ func TestCut(t *testing.T) {
 			}
 		}
 	}
+
 	got := Cut("head "+word+" tail", 200)
-	if !strings.HasPrefix(got, "head lorem") || !strings.HasSuffix(got, " tail") || !strings.Contains(got, "bytes left out …") {
+	if !strings.HasPrefix(got, "head lorem") || !strings.HasSuffix(got, " tail") ||
+		!strings.Contains(got, "bytes left out …") {
 		t.Errorf("got %q, want head, mark and tail", got)
 	}
 }
@@ -324,11 +414,16 @@ func TestCutTouchingSecret(t *testing.T) {
 		for shift := range 300 {
 			pad := strings.Repeat("a b ", size/4)
 			s := pad[:850+shift] + " " + secret + pad + " " + secret + " " + pad[:850+shift]
-			if got := Cut(s, 2048); strings.Contains(got, "Q9zK") || strings.Contains(got, "9zKQ") || strings.Contains(got, "sk-") {
+			if got := Cut(
+				s,
+				2048,
+			); strings.Contains(got, "Q9zK") || strings.Contains(got, "9zKQ") ||
+				strings.Contains(got, "sk-") {
 				t.Fatalf("size %d shift %d: a piece is left: %q", size, shift, got)
 			}
 		}
 	}
+
 	token := strings.Repeat("A9zK", 2000) + "." + strings.Repeat("b7Q_", 1000)
 	got := Cut(strings.Repeat("word ", 5000)+"eyJ"+token+" end", 2048)
 	if strings.Contains(got, "b7Q_") || !strings.HasSuffix(got, " end") {
@@ -344,6 +439,7 @@ func TestCutHugeIsQuick(t *testing.T) {
 			t.Fatalf("got %d bytes, want close to 4096", len(got))
 		}
 	}
+
 	if took := time.Since(start); took > 5*time.Second {
 		t.Errorf("100 cuts of 18 MB took %v: it reads more than the kept parts", took)
 	}
@@ -362,9 +458,12 @@ func used(t testing.TB) time.Duration {
 // Time grows with the length only, whatever a text is made of.
 func TestHostileInputIsLinear(t *testing.T) {
 	for _, unit := range []string{
-		"sk-", "sk-ant-", "eyJa.", "password=", "password='", "token:", "\"token\":\"", "Authorization:", "cookie: a=", "cookie:x", "://", "://hooks.x/",
-		"-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", "PRIVATE KEY", "mysql -p ", "basic ", "bearer ", "\\", "\\\"", "\\u0022", "secret", "_key=xxxx", ":AA1",
-		"key=", "auth:", "%41", "\\u0041a", "hooks.", "live_", "a.ey", "datadog_x=", "alibaba:", "pat.", "1Q~a", "_mmk", ".acc_", ".atlasv1.", "\n-\tpassword: a",
+		"sk-", "sk-ant-", "eyJa.", "password=", "password='", "token:", "\"token\":\"", "Authorization:",
+		"cookie: a=", "cookie:x", "://", "://hooks.x/",
+		"-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", "PRIVATE KEY", "mysql -p ", "basic ", "bearer ",
+		"\\", "\\\"", "\\u0022", "secret", "_key=xxxx", ":AA1",
+		"key=", "auth:", "%41", "\\u0041a", "hooks.", "live_", "a.ey", "datadog_x=", "alibaba:", "pat.", "1Q~a",
+		"_mmk", ".acc_", ".atlasv1.", "\n-\tpassword: a",
 		"password: string = ", "{\"password\":", "\"name\",", "SG.", "npm_", "AKIA", "password is ", "--token ",
 		"Z2hwX", "hwXz", "naHBf", "pin: ", "PIN is 1", "пароль: ", "=3D", "=\n=3D", "quoted-printable=\n",
 	} {
@@ -375,6 +474,7 @@ func TestHostileInputIsLinear(t *testing.T) {
 				Bytes(nil, in)
 				return used(t) - start
 			}
+
 			small, large := once(16<<10), once(128<<10)
 			if large > 25*small+500*time.Millisecond { // 8 times as much; a square would be 64 times
 				t.Errorf("%q over and over: 16 KB took %v, 128 KB %v", head+unit, small, large)
@@ -388,9 +488,11 @@ func FuzzRedact(f *testing.F) {
 		f.Add(c.text)
 		f.Add(embed(f, c.text, 2))
 	}
+
 	for _, s := range notSecrets {
 		f.Add(s)
 	}
+
 	f.Fuzz(func(t *testing.T, s string) {
 		out := Text(s)
 		if utf8.ValidString(s) && !utf8.ValidString(out) {
@@ -399,6 +501,7 @@ func FuzzRedact(f *testing.F) {
 		if again := Text(out); again != out {
 			t.Errorf("not idempotent: %q -> %q -> %q", s, out, again)
 		}
+
 		line := Bytes(nil, []byte(s))
 		if json.Valid([]byte(s)) && !json.Valid(line) {
 			t.Errorf("Bytes broke JSON: %q -> %q", s, line)
@@ -406,11 +509,13 @@ func FuzzRedact(f *testing.F) {
 		if again := Bytes(nil, line); string(again) != string(line) {
 			t.Errorf("Bytes is not idempotent: %q -> %q -> %q", s, line, again)
 		}
+
 		if utf8.ValidString(s) {
 			b, _ := json.Marshal([]string{s, "x"})
 			if got := Bytes(nil, b); !json.Valid(got) {
 				t.Errorf("Bytes broke JSON: %q -> %q", b, got)
 			}
+
 			for _, limit := range []int{7, 60, 300} {
 				if got := Cut(s, limit); len(got) > limit || !utf8.ValidString(got) {
 					t.Errorf("Cut(%q, %d): got %q", s, limit, got)

@@ -10,8 +10,8 @@ import (
 // triggers is built from the table at the first text, not at every start of the program, and never changes.
 var triggers = sync.OnceValue(func() *index { return buildIndex(rules()) })
 
-// rules is the table of what is looked for. Keys with a known beginning come from prefixes; the others have a matcher of
-// their own.
+// rules is the table of what is looked for. Keys with a known beginning come from prefixes; the others have a matcher
+// of their own.
 func rules() []rule {
 	return slices.Concat(prefixRules(), []rule{
 		{"private-key", true, []string{"private key"}, matchPEM},
@@ -21,15 +21,45 @@ func rules() []rule {
 		{"credential", true, []string{"bearer"}, matchBearer},
 		{"credential", true, []string{"basic "}, matchBasic},
 		{"cookie", true, []string{"cookie"}, matchCookie},
-		{"password", true, []string{"mysql", "mariadb", "mongo", "sshpass", "redis-cli", " login ", "curl "}, matchCommand},
-		{"password", true, []string{"passw", "passphrase", "passcode", "pwd", "_pass", "dbpass", "pass="}, matchNamed(password)},
+		{
+			"password",
+			true,
+			[]string{"mysql", "mariadb", "mongo", "sshpass", "redis-cli", " login ", "curl "},
+			matchCommand,
+		},
+		{
+			"password",
+			true,
+			[]string{"passw", "passphrase", "passcode", "pwd", "_pass", "dbpass", "pass="},
+			matchNamed(password),
+		},
 		{"credential", true, wordEnds("auth"), matchPair},
 		{"secret", true, []string{"secret", "credential"}, matchNamed(strong)},
 		{"token", true, []string{"token", "_auth"}, matchNamed(strong)},
-		{"api-key", true, []string{
-			"apikey", "api_key", "api-key", "api key", "access_key", "access-key", "accesskey", "account_key", "accountkey",
-			"private_key", "privatekey", "signing_key", "signingkey", "encryption_key", "encryptionkey", "master_key", "role_key",
-		}, matchNamed(strong)},
+		{
+			"api-key",
+			true,
+			[]string{
+				"apikey",
+				"api_key",
+				"api-key",
+				"api key",
+				"access_key",
+				"access-key",
+				"accesskey",
+				"account_key",
+				"accountkey",
+				"private_key",
+				"privatekey",
+				"signing_key",
+				"signingkey",
+				"encryption_key",
+				"encryptionkey",
+				"master_key",
+				"role_key",
+			},
+			matchNamed(strong),
+		},
 		{"key", true, []string{"_key", "ionkey", "ingkey", "sig=", "signature="}, matchNamed(weak)},
 		{"key", true, wordEnds("key", "auth", "access", "creds", "api"), matchNamed(faint)},
 	}, vendorRules(), spokenRules(), hiddenRules())
@@ -51,12 +81,14 @@ func matchBearer(t *text, at, after int) (span, bool) {
 	if wordBefore(t.s, at) {
 		return span{}, false
 	}
+
 	begin := run(t.s, after, isBlank)
 	end := run(t.s, begin, isToken)
 	v := t.s[begin:end]
 	if begin == after || len(v) < 16 || isPlaceholder(v) || !hasDigits(v) && !looksKey(v) {
 		return span{}, false
 	}
+
 	return span{start: begin, end: end, kind: kindOf(v, "credential")}, true
 }
 
@@ -84,12 +116,15 @@ func (t *text) pair(i int) (span, bool) {
 		if isPair(t.s[i:end]) {
 			return span{start: i, end: end}, true
 		}
+
 		slash := strings.LastIndexByte(t.s[i:end], '/')
 		if slash < 0 {
 			break
 		}
+
 		end = i + slash
 	}
+
 	return span{}, false
 }
 
@@ -99,6 +134,7 @@ func isPair(s string) bool {
 	if err != nil || len(raw) < 5 {
 		return false
 	}
+
 	colon := false
 	for _, c := range raw {
 		if c < ' ' || c > '~' {
@@ -106,6 +142,7 @@ func isPair(s string) bool {
 		}
 		colon = colon || c == ':'
 	}
+
 	return colon
 }
 

@@ -34,8 +34,8 @@ type rule struct {
 	match    matcher
 }
 
-// The prefilter looks at three bytes, each folded to one of 32 classes, at every second place; what passes is asked for a
-// fourth. Each trigger has at least three bytes, so its first three or the three from its second are seen there.
+// The prefilter looks at three bytes, each folded to one of 32 classes, at every second place; what passes is asked for
+// a fourth. Each trigger has at least three bytes, so its first three or the three from its second are seen there.
 type index struct {
 	class  [256]uint8
 	grams  [1 << 15 / 64]uint64 // which three classes begin a hit
@@ -69,12 +69,14 @@ func buildIndex(rules []rule) *index {
 			x.class[c] = 31
 		}
 	}
+
 	for i := range rules {
 		for _, trigger := range rules[i].triggers {
 			x.add(triggerPlace{&rules[i], trigger, 1})
 			x.add(triggerPlace{&rules[i], trigger, 0})
 		}
 	}
+
 	for _, places := range x.lists { // earlier places first, then longer triggers
 		slices.SortStableFunc(places, func(a, b triggerPlace) int {
 			if a.back != b.back {
@@ -83,6 +85,7 @@ func buildIndex(rules []rule) *index {
 			return len(b.trigger) - len(a.trigger)
 		})
 	}
+
 	return x
 }
 
@@ -93,10 +96,12 @@ func (x *index) add(p triggerPlace) {
 		lo = uint16(x.class[part[2]])
 		hi = lo
 	}
+
 	fourth := uint32(1<<32 - 1)
 	if len(part) >= 4 {
 		fourth = 1 << x.class[part[3]]
 	}
+
 	for c := lo; c <= hi; c++ {
 		g := uint16(x.class[part[0]])<<10 | uint16(x.class[part[1]])<<5 | c
 		x.grams[g>>6] |= 1 << (g & 63)
@@ -105,6 +110,7 @@ func (x *index) add(p triggerPlace) {
 			x.hits[g] = uint16(len(x.lists))
 			x.lists = append(x.lists, nil)
 		}
+
 		x.lists[x.hits[g]] = append(x.lists[x.hits[g]], p)
 	}
 }
@@ -121,12 +127,14 @@ func (t *text) find() []span {
 		if i+3 < len(s) && x.fourth[g]&(1<<(x.class[s[i+3]]&31)) == 0 {
 			continue
 		}
+
 		if sp, ok := t.hit(i, x.lists[x.hits[g]]); ok {
 			spans = append(spans, sp)
 			t.done = sp.end
 			i = sp.end - 2
 		}
 	}
+
 	return spans
 }
 
@@ -141,6 +149,7 @@ func (t *text) hit(i int, places []triggerPlace) (span, bool) {
 			t.done = end
 			return span{}, false
 		}
+
 		sp, ok := p.rule.match(t, at, after)
 		if ok && sp.start >= t.done && sp.end > sp.start {
 			if sp.kind == "" {
@@ -156,6 +165,7 @@ func equal(s, trigger string, fold bool) bool {
 	if !fold {
 		return s == trigger
 	}
+
 	for i := range len(trigger) {
 		c := s[i]
 		if isUpper(c) {
@@ -165,6 +175,7 @@ func equal(s, trigger string, fold bool) bool {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -176,22 +187,26 @@ func (t *text) limit(i int) int {
 	if t.from <= i && i <= t.to && t.to > 0 {
 		return t.to
 	}
+
 	t.from, t.to = i, len(t.s)
 	for j := i; j < len(t.s); j++ {
 		k := strings.IndexByte(t.s[j:], '"')
 		if k < 0 {
 			break
 		}
+
 		j += k
 		n := 0
 		for b := j - 1; b >= i && t.s[b] == '\\'; b-- {
 			n++
 		}
+
 		if n%2 == 0 {
 			t.to = j
 			break
 		}
 	}
+
 	return t.to
 }
 
@@ -202,18 +217,23 @@ func (t *text) replace(dst []byte, spans []span, end int) []byte {
 		if sp.start >= end {
 			break
 		}
+
 		dst = append(dst, t.s[pos:sp.start]...)
 		if sp.quote {
 			dst = append(dst, '"')
 		}
+
 		dst = appendMark(dst, sp.kind, t.s[sp.start:sp.end])
 		if sp.quote {
 			dst = append(dst, '"')
 		}
+
 		pos = sp.end
 	}
+
 	if pos < end {
 		dst = append(dst, t.s[pos:end]...)
 	}
+
 	return dst
 }

@@ -2,13 +2,35 @@ package redact
 
 import "strings"
 
-// What people say of a password and a PIN in a sentence. A plain word behind "the password is" is not taken: as often as
-// not it is "wrong", "required" or "stored". What has digits among letters is no word.
+// What people say of a password and a PIN in a sentence. A plain word behind "the password is" is not taken: as often
+// as not it is "wrong", "required" or "stored". What has digits among letters is no word.
 
 // connectives stand between a telling word and its value in a sentence, each with the blank behind it.
 var connectives = []string{
-	"is ", "is: ", "is now ", "is still ", "was ", "to ", "will be ", "equals ", "ist ", "ist: ", "lautet ", "lautet: ", "war ", "est ", "est : ", "es ", "es: ",
-	"è ", "é ", "é: ", "era ", "jest ", "är ", "wordt ",
+	"is ",
+	"is: ",
+	"is now ",
+	"is still ",
+	"was ",
+	"to ",
+	"will be ",
+	"equals ",
+	"ist ",
+	"ist: ",
+	"lautet ",
+	"lautet: ",
+	"war ",
+	"est ",
+	"est : ",
+	"es ",
+	"es: ",
+	"è ",
+	"é ",
+	"é: ",
+	"era ",
+	"jest ",
+	"är ",
+	"wordt ",
 }
 
 // connective is the length of the longest one that s begins with, 0 when there is none.
@@ -24,7 +46,12 @@ func connective(s string) (n int) {
 // spokenRules are the words for a password in other languages, as far as they are not written with "passw", and PIN.
 func spokenRules() []rule {
 	return []rule{
-		{"password", true, []string{"kennwort", "wachtwoord", "trase\u00f1a", "trasena", "senord", "senha"}, matchNamed(password)},
+		{
+			"password",
+			true,
+			[]string{"kennwort", "wachtwoord", "trase\u00f1a", "trasena", "senord", "senha"},
+			matchNamed(password),
+		},
 		{"password", true, wordEnds("passe"), matchPasse},
 		{"pin", true, append(wordEnds("pin"), "pin-"), matchPIN},
 	}
@@ -41,9 +68,11 @@ func matchPasse(t *text, at, after int) (span, bool) {
 
 // matchPIN finds the four to eight digits of a PIN: "the PIN is 1234", pin=1234, "card_pin": "1234".
 func matchPIN(t *text, at, after int) (span, bool) {
-	if at > 0 && isAlnum(t.s[at-1]) && wordBefore(t.s, at) && !(isUpper(t.s[at]) && isLower(t.s[at-1])) || escaped(t.s, at) {
+	if at > 0 && isAlnum(t.s[at-1]) && wordBefore(t.s, at) && !(isUpper(t.s[at]) && isLower(t.s[at-1])) ||
+		escaped(t.s, at) {
 		return span{}, false // spin; but cardPin
 	}
+
 	i := at + len("pin")
 	for _, more := range []string{" code", "-code", " number", "-number"} {
 		if end := i + len(more); end <= len(t.s) && strings.EqualFold(t.s[i:end], more) {
@@ -51,20 +80,24 @@ func matchPIN(t *text, at, after int) (span, bool) {
 			break
 		}
 	}
+
 	p, ok := t.separator(i, sepSpoken)
 	if !ok {
 		return span{}, false
 	}
+
 	end := run(t.s[:min(p.hi, p.begin+9)], p.begin, isDigit)
 	if n := end - p.begin; n < 4 || n > 8 {
 		return span{}, false
 	}
+
 	switch c := t.charAt(end); {
 	case p.quote != 0 && end < p.hi && c != p.quote, isWord(c), c >= 0x80, strings.IndexByte(":/%+*", c) >= 0 && c != 0:
 		return span{}, false
 	case c == '.' && end+1 < len(t.s) && isAlnum(t.s[end+1]):
 		return span{}, false
 	}
+
 	return span{start: p.begin, end: end, quote: p.number}, true
 }
 
@@ -82,6 +115,7 @@ func (t *text) foreign() (found []span) {
 			if i < 0 {
 				break
 			}
+
 			from += i + len(word)
 			p := place{hi: t.limit(from), sep: ' '}
 			p.begin = blanks(t.s, from, p.hi)
@@ -91,6 +125,7 @@ func (t *text) foreign() (found []span) {
 					break
 				}
 			}
+
 			if p, ok := t.open(p, false); ok {
 				if sp, ok := t.value(p, password); ok {
 					sp.kind = kindOf(t.s[sp.start:sp.end], "password")
@@ -109,9 +144,38 @@ func isTechnical(v string) bool {
 	if head == len(v) || !isDigit(v[head]) && v[head] != '-' {
 		return false
 	}
+
 	switch v[:head] {
-	case "base", "sha", "argon", "pbkdf", "aes", "utf", "oauth", "ed", "rsa", "hmac", "md", "crc", "http", "tls", "ssl", "pkcs", "blake", "sm", "win", "python", "node", "user", "step", "option", "field", "page", "line", "version":
+	case "base",
+		"sha",
+		"argon",
+		"pbkdf",
+		"aes",
+		"utf",
+		"oauth",
+		"ed",
+		"rsa",
+		"hmac",
+		"md",
+		"crc",
+		"http",
+		"tls",
+		"ssl",
+		"pkcs",
+		"blake",
+		"sm",
+		"win",
+		"python",
+		"node",
+		"user",
+		"step",
+		"option",
+		"field",
+		"page",
+		"line",
+		"version":
 		return true
 	}
+
 	return false
 }

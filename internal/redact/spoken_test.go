@@ -46,7 +46,11 @@ var spokenCases = []secretCase{
 
 // qpCases are mails: = is =3D, and a long line goes on behind a = at its end.
 var qpCases = []secretCase{
-	{"Content-Transfer-Encoding: quoted-printable\n\nthe key is ghp_" + alnum36[:8] + "=\n" + alnum36[8:] + " there", alnum36[8:], "github-token"},
+	{
+		"Content-Transfer-Encoding: quoted-printable\n\nthe key is ghp_" + alnum36[:8] + "=\n" + alnum36[8:] + " there",
+		alnum36[8:],
+		"github-token",
+	},
 	{"a=3Db and sk-ant-" + alnum36[:5] + "=\r\n" + alnum36[5:] + " there", alnum36[5:], "anthropic-key"},
 	{"quoted-printable: ghp=5F" + alnum36, alnum36, "github-token"},
 	{"DB_PASS=\nWORD=3Dletmein", "letmein", "password"},
@@ -54,9 +58,12 @@ var qpCases = []secretCase{
 
 func TestSpokenIsNotTaken(t *testing.T) {
 	for _, in := range []string{
-		"the password is wrong", "the password is required", "the password is base64 encoded", "the password is sha256-hashed", "hash the password to argon2id",
-		"password to v2.0.1", "add the token to node_modules123", "spin: 1234", "the pin is 12", "pin 1234", "GPIO pin: 13", "pin: 1234.5", "pin: 2026-01-02", "pin: 12:30:00", "pinned = 1234", "shopping is 1234",
-		"le mot de passe est incorrect", "elle passe : 1234567", "la contraseña es incorrecta", "пароль неверный", "密码是必填项", "密码: string", "case passed: 123456", "x =\ny", "token =\n  abc123def456",
+		"the password is wrong", "the password is required", "the password is base64 encoded",
+		"the password is sha256-hashed", "hash the password to argon2id",
+		"password to v2.0.1", "add the token to node_modules123", "spin: 1234", "the pin is 12", "pin 1234",
+		"GPIO pin: 13", "pin: 1234.5", "pin: 2026-01-02", "pin: 12:30:00", "pinned = 1234", "shopping is 1234",
+		"le mot de passe est incorrect", "elle passe : 1234567", "la contraseña es incorrecta", "пароль неверный",
+		"密码是必填项", "密码: string", "case passed: 123456", "x =\ny", "token =\n  abc123def456",
 		"password=\nhunter22", "a=\nb=3Dc",
 	} {
 		if got := Text(in); got != in {
@@ -79,11 +86,24 @@ func TestAPINsMarkTellsNothing(t *testing.T) {
 	}
 }
 
-// TestKeysInBase64: a key of each kind with a beginning of four letters or more, wherever it begins in its group, in both
-// alphabets, in one line and in several.
+// TestKeysInBase64: a key of each kind with a beginning of four letters or more, wherever it begins in its group, in
+// both alphabets, in one line and in several.
 func TestKeysInBase64(t *testing.T) {
-	keys := []string{"ghp_" + alnum36, "github_pat_" + alnum36, "glpat-" + alnum36[:20], "xoxb-123456789012-" + alnum36, "sk_live_" + alnum36[:24], "sk-ant-api03-" + strings.Repeat(alnum36, 3), "sk-proj-" + alnum36,
-		"AKIAQZ3XQZ3XQZ3XQZ3X", "AIza" + alnum36[:35], "npm_" + alnum36, "dop_v1_" + hex32 + hex32, "shpat_" + hex32, "hvs." + alnum36}
+	keys := []string{
+		"ghp_" + alnum36,
+		"github_pat_" + alnum36,
+		"glpat-" + alnum36[:20],
+		"xoxb-123456789012-" + alnum36,
+		"sk_live_" + alnum36[:24],
+		"sk-ant-api03-" + strings.Repeat(alnum36, 3),
+		"sk-proj-" + alnum36,
+		"AKIAQZ3XQZ3XQZ3XQZ3X",
+		"AIza" + alnum36[:35],
+		"npm_" + alnum36,
+		"dop_v1_" + hex32 + hex32,
+		"shpat_" + hex32,
+		"hvs." + alnum36,
+	}
 	for _, key := range keys {
 		for _, before := range []string{"", "x=", "y =", "PASS_IS: ", "a longer text before it, some words: "} {
 			for _, behind := range []string{"", "\n", " and some words behind it that are no secret at all"} {
@@ -91,7 +111,10 @@ func TestKeysInBase64(t *testing.T) {
 					whole := enc.EncodeToString([]byte(before + key + behind))
 					for _, in := range []string{whole, wrapped(whole, 76), "data: " + whole + "\n", `"` + whole + `"`} {
 						for _, out := range []string{Text(in), string(Bytes(nil, []byte(embed(t, in, 1))))} {
-							if left := readable(out); strings.Contains(left, key[len(key)-12:]) || strings.Contains(left, key[8:16]) || !strings.Contains(out, markOpen) {
+							if left := readable(
+								out,
+							); strings.Contains(left, key[len(key)-12:]) || strings.Contains(left, key[8:16]) ||
+								!strings.Contains(out, markOpen) {
 								t.Errorf("%q before %q: %s is left of %s", before, key, out, in)
 							}
 						}
@@ -122,6 +145,7 @@ func readable(s string) string {
 			if len(part)%4 == 1 {
 				part = part[:len(part)-1]
 			}
+
 			raw, err := base64.RawStdEncoding.DecodeString(part)
 			if err == nil {
 				b.Write(raw)
@@ -129,12 +153,16 @@ func readable(s string) string {
 			}
 		}
 	}
+
 	return b.String()
 }
 
 // What only looks like a key in base64 stays.
 func TestBase64OfWordsStays(t *testing.T) {
-	for _, in := range []string{"ghp_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", "glpat-something-else-than-a-key", "risk-assessment and sk-proj", "a text about npm_config and github_pat_"} {
+	for _, in := range []string{
+		"ghp_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", "glpat-something-else-than-a-key", "risk-assessment and sk-proj",
+		"a text about npm_config and github_pat_",
+	} {
 		in = base64.StdEncoding.EncodeToString([]byte(in))
 		if got := Text(in); got != in {
 			t.Errorf("Text(%q): got %q, want it unchanged", in, got)

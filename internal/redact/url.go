@@ -4,20 +4,23 @@ import "strings"
 
 const maxURL = 4 << 10
 
-// matchURL finds the password of user:password@host, and the path of a webhook, which is a key by itself. Keys in the query
-// are found by their names.
+// matchURL finds the password of user:password@host, and the path of a webhook, which is a key by itself. Keys in the
+// query are found by their names.
 func matchURL(t *text, at, after int) (span, bool) {
 	hi := min(t.limit(at), after+maxURL)
 	if t.s[at+1] == '\\' { // :\/\/
 		if after >= hi {
 			return span{}, false
 		}
+
 		c, second, _ := next(t.s, after, hi)
 		if c != '/' {
 			return span{}, false
 		}
+
 		after = second
 	}
+
 	colon, atSign, end := 0, 0, after
 	for i := after; i < hi; {
 		c, next, _ := next(t.s, i, hi)
@@ -33,15 +36,18 @@ func matchURL(t *text, at, after int) (span, bool) {
 		if c == '@' {
 			atSign = i
 		}
+
 		i = next
 		end = i
 	}
+
 	if colon > 0 && atSign > colon+1 {
 		v := t.s[colon+1 : atSign]
 		if !isPlaceholder(v) && !isUserWord(v) {
 			return span{start: colon + 1, end: atSign, kind: kindOf(v, "password")}, true
 		}
 	}
+
 	return webhook(t, after, end, hi)
 }
 
@@ -73,8 +79,10 @@ func webhook(t *text, host, path, hi int) (span, bool) {
 		} else if !isWord(c) && c != '.' && c != '@' && c != '%' && c != '=' && c != '+' {
 			break
 		}
+
 		i = after
 	}
+
 	segs = append(segs, [2]int{begin, i})
 	for n, s := range segs {
 		word := t.s[s[0]:s[1]]
@@ -82,6 +90,7 @@ func webhook(t *text, host, path, hi int) (span, bool) {
 			return hookPath(t, segs[n+1:])
 		}
 	}
+
 	return span{}, false
 }
 

@@ -43,7 +43,13 @@ var vendors = []vendor{
 	{"gocardless", isToken, 45, 45, startsWith("live_")},
 	{"intercom", isToken, 60, 60, nil},
 	{"kraken", isToken, 80, 90, nil},
-	{"heroku hubspot kucoin messagebird message_bird message-bird sendbird snyk squarespace", isHexDash, 36, 36, isUUID},
+	{
+		"heroku hubspot kucoin messagebird message_bird message-bird sendbird snyk squarespace",
+		isHexDash,
+		36,
+		36,
+		isUUID,
+	},
 	{"mailchimp", isWord, 36, 37, nil},
 	{"mailgun", isWord, 50, 50, nil},
 	{"mapbox", isDotted, 86, 86, startsWith("pk.")},
@@ -77,25 +83,34 @@ func (v vendor) match(t *text, at, after int) (span, bool) {
 	if begin >= 1 && t.s[begin] == '-' {
 		sep = sepFlag
 	}
+
 	p, ok := t.separator(end, sep)
 	if !ok || p.number || p.sep == ' ' && !p.flag || isAboutSum(name) {
 		return span{}, false
 	}
+
 	stop := run(t.s[:min(p.hi, p.begin+v.max+1)], p.begin, v.set)
 	value := t.s[p.begin:stop]
-	if n := len(value); n < v.min || n > v.max || !isRandom(value) || count(value).lower+count(value).upper == 0 || isPlaceholder(value) || isNameLike(value) {
+	letters := count(value).lower + count(value).upper
+	if len(value) < v.min || len(value) > v.max || letters == 0 ||
+		!isRandom(value) || isPlaceholder(value) || isNameLike(value) {
 		return span{}, false
 	}
+
 	if v.check != nil && !v.check(value) || v.set('/') && isPath(value) || isCode(value, t.charAt(stop)) {
 		return span{}, false
 	}
+
 	return span{start: p.begin, end: stop, kind: kindOf(value, "")}, true
 }
 
 // isAboutSum says whether a name is that of a sum or a version: those have the length of keys.
 func isAboutSum(name string) bool {
 	name = strings.NewReplacer("messagebird", "", "message_bird", "", "message-bird", "").Replace(name)
-	for _, w := range []string{"sha", "hash", "digest", "checksum", "commit", "release", "revision", "etag", "session", "message", "channel", "guild"} {
+	for _, w := range []string{
+		"sha", "hash", "digest", "checksum", "commit", "release", "revision", "etag", "session", "message", "channel",
+		"guild",
+	} {
 		if strings.Contains(name, w) {
 			return true
 		}

@@ -23,6 +23,7 @@ func TestEveryFault(t *testing.T) {
 		if err := errors.Join(p.Mem.MkdirAll(root, vfs.DirMode), p.Mem.SyncDir("/")); err != nil {
 			t.Fatal(err)
 		}
+
 		d := state.Dir{Root: root, FS: p.Fault}
 		kept, tried := map[checkpoint.Key]int{}, map[checkpoint.Key]int{}
 		var beat, newest time.Time // the last that was kept, and the last at all
@@ -34,12 +35,14 @@ func TestEveryFault(t *testing.T) {
 			if p.Hear(d.SaveState(s)) == nil {
 				kept[key] = s.Rounds
 			}
+
 			_ = p.Hear(d.SaveActive([]checkpoint.Key{key})) // Hear has looked at it
 			newest = time.Unix(int64(1000+i), 0)
 			if p.Hear(d.SaveBeat(newest)) == nil {
 				beat = newest
 			}
 		}
+
 		p.Tell(p.Op() == "lstat state.json") // the folders are made durable then, whether they need it or not
 		check := func(d state.Dir, when string) {
 			for key, most := range tried {
@@ -52,13 +55,16 @@ func TestEveryFault(t *testing.T) {
 					p.Errorf("%s: state of %s has %d rounds, want %d to %d", when, key, s.Rounds, kept[key], most)
 				}
 			}
+
 			if got := d.LastBeat(); got.Before(beat) || got.After(newest) {
 				p.Errorf("%s: the last beat was at %s, want %s to %s", when, got, beat, newest)
 			}
+
 			for _, broken := range checktest.Broken(d) {
 				p.Errorf("%s: %s", when, broken)
 			}
 		}
+
 		for seed, left := range p.Crashes() {
 			d := state.Dir{Root: root, FS: left}
 			check(d, fmt.Sprintf("after a power cut (%d)", seed))
@@ -69,6 +75,7 @@ func TestEveryFault(t *testing.T) {
 				p.Errorf("after the sweep there is\n%s", files)
 			}
 		}
+
 		if !p.Dies {
 			check(state.Dir{Root: root, FS: p.Mem}, "as it goes on")
 		}

@@ -34,9 +34,11 @@ func (d Dir) Files(ctx context.Context) ([]File, error) {
 				f.Inode = uint64(st.Ino)
 			}
 		}
+
 		list = append(list, f)
 		return ctx.Err()
 	})
+
 	return list, err
 }
 
@@ -45,6 +47,7 @@ func (d Dir) stateInfo(name string) (fs.FileInfo, error) {
 	if err := d.safe(d.Sessions(), filepath.Dir(filepath.Dir(name)), filepath.Dir(name)); err != nil {
 		return nil, fmt.Errorf("read state: %w", err)
 	}
+
 	info, err := d.FS.Lstat(name)
 	if err != nil {
 		return nil, err
@@ -52,6 +55,7 @@ func (d Dir) stateInfo(name string) (fs.FileInfo, error) {
 	if err := vfs.Safe(name, info, false); err != nil {
 		return nil, fmt.Errorf("read state: %w", err)
 	}
+
 	return info, nil
 }
 
@@ -63,9 +67,11 @@ func (d Dir) Saved(ctx context.Context, path string) *checkpoint.State {
 		s = d.saved(ctx, store, path, new(Report))
 		return nil
 	})
+
 	if err != nil {
 		return nil // whoever opens the folder hears of it
 	}
+
 	return s
 }
 
@@ -80,6 +86,7 @@ func (d Dir) Steady(read func() (journal.Report, error)) error {
 		if err != nil {
 			return err
 		}
+
 		rep, err := read()
 		if err != nil || before == 0 || rep.Oldest == before || n == mostReads {
 			return err

@@ -26,6 +26,7 @@ func (d Dir) SaveActive(keys []checkpoint.Key) error {
 	if err := vfs.Replace(d.FS, d.Active(), data); err != nil {
 		return fmt.Errorf("save active sessions: %w", err)
 	}
+
 	return nil
 }
 
@@ -35,10 +36,12 @@ func (d Dir) LoadActive() []checkpoint.Key {
 	if err != nil {
 		return nil
 	}
+
 	var keys []checkpoint.Key
 	if json.Unmarshal(data, &keys) != nil {
 		return nil
 	}
+
 	return keys
 }
 
@@ -58,6 +61,7 @@ func (d Dir) SaveBeat(at time.Time) error {
 	if err := vfs.Replace(d.FS, d.Beat(), data); err != nil {
 		return fmt.Errorf("save heartbeat: %w", err)
 	}
+
 	return nil
 }
 
@@ -103,6 +107,7 @@ func (d Dir) SweepAll(ctx context.Context, started time.Time) error {
 			folders = append(folders, filepath.Join(above, e.Name()))
 		}
 	}
+
 	err := d.eachState(func(name string) error {
 		folder := filepath.Dir(name)
 		folders = append(folders, folder, filepath.Join(folder, filestore.Folder))
@@ -115,6 +120,7 @@ func (d Dir) SweepAll(ctx context.Context, started time.Time) error {
 		}
 		err = errors.Join(err, vfs.SweepTemps(d.FS, folder, d.SweepBefore(folder, started)))
 	}
+
 	return err
 }
 
@@ -126,15 +132,18 @@ func (d Dir) Accounts(k checkpoint.Key) []checkpoint.Key {
 	if err != nil {
 		return nil
 	}
+
 	var found []checkpoint.Key
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), prefix+"%00a.") {
 			continue
 		}
+
 		s, err := d.readState(filepath.Join(d.Sessions(), agentDir(k.Agent), e.Name(), stateName))
 		if err != nil {
 			continue
 		}
+
 		if other := s.Key; other.Account != "" {
 			other.Account = ""
 			if other == k {
@@ -142,6 +151,7 @@ func (d Dir) Accounts(k checkpoint.Key) []checkpoint.Key {
 			}
 		}
 	}
+
 	return found
 }
 
@@ -164,8 +174,10 @@ func (d Dir) Usage(ctx context.Context) ([]Usage, error) {
 		if u.Bytes > 0 {
 			all = append(all, u)
 		}
+
 		return ctx.Err()
 	})
+
 	return all, err
 }
 
@@ -179,11 +191,13 @@ func (d Dir) measure(u *Usage) error {
 		if err != nil {
 			return fmt.Errorf("measure %s: %w", u.Folder, err)
 		}
+
 		for _, e := range entries {
 			info, err := e.Info()
 			if err != nil || info.IsDir() {
 				continue // deleted since, or the folder that comes next
 			}
+
 			u.Bytes += info.Size()
 			if e.Name() != stateName {
 				files++
@@ -193,6 +207,7 @@ func (d Dir) measure(u *Usage) error {
 			}
 		}
 	}
+
 	u.Spare = files > 1
 	return nil
 }

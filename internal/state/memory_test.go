@@ -29,14 +29,17 @@ func (m *memory) Put(ctx context.Context, key checkpoint.Key, meta checkpoint.Me
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if meta.Number == 0 || meta.Level != checkpoint.Full && meta.Level != checkpoint.Sparse || len(data) > checkpoint.MaxSize {
+	if meta.Number == 0 || meta.Level != checkpoint.Full && meta.Level != checkpoint.Sparse ||
+		len(data) > checkpoint.MaxSize {
 		return fmt.Errorf("put checkpoint %d of %s: %w", meta.Number, key, fs.ErrInvalid)
 	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.sessions == nil {
 		m.sessions = map[string]map[uint64]kept{}
 	}
+
 	session := m.sessions[key.Dir()]
 	if session == nil {
 		session = map[uint64]kept{}
@@ -45,6 +48,7 @@ func (m *memory) Put(ctx context.Context, key checkpoint.Key, meta checkpoint.Me
 	if _, taken := session[meta.Number]; taken {
 		return fmt.Errorf("put checkpoint %d of %s: %w", meta.Number, key, checkpoint.ErrExists)
 	}
+
 	meta.At, meta.Bytes = time.Now(), int64(len(data))
 	session[meta.Number] = kept{meta, bytes.Clone(data)}
 	return nil
@@ -88,6 +92,7 @@ func (m *memory) Sessions(ctx context.Context) (list []string, err error) {
 			list = append(list, session)
 		}
 	}
+
 	return list, ctx.Err()
 }
 

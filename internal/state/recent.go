@@ -25,6 +25,7 @@ func (d Dir) Recent(
 		name string
 		at   time.Time
 	}
+
 	var files []file
 	ours := agentDir(agent)
 	err := d.eachState(func(name string) error {
@@ -36,9 +37,11 @@ func (d Dir) Recent(
 		}
 		return ctx.Err()
 	})
+
 	if err != nil {
 		return nil, err
 	}
+
 	slices.SortFunc(files, func(a, b file) int { return b.at.Compare(a.at) })
 	needle, _ := json.Marshal(workspace) // a string always has a JSON form
 	var list []*checkpoint.State
@@ -51,6 +54,7 @@ func (d Dir) Recent(
 			list = append(list, s)
 		}
 	}
+
 	return list, ctx.Err()
 }
 

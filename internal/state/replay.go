@@ -43,12 +43,14 @@ func (d Dir) load(ctx context.Context, store Checkpoints, key checkpoint.Key) (l
 	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 		l.damaged, l.Err = true, err
 	}
+
 	c, err := newest(ctx, store, key, 0)
 	l.Err = errors.Join(l.Err, err)
 	if c != nil {
 		l.State = c.Restore()
 		return l, true
 	}
+
 	l.State = checkpoint.NewState(key)
 	return l, l.Err != nil
 }
@@ -66,6 +68,7 @@ func (d Dir) reconcile(ctx context.Context, store Checkpoints, l *Loaded, last u
 	if l.Seq > last {
 		l.Seq, l.lowered = last, true
 	}
+
 	return replaced
 }
 
@@ -83,6 +86,7 @@ func newest(
 	if err != nil || len(list) == 0 || list[0].Number <= above {
 		return nil, nil // a store that fails now has nothing to give; its breaker tells
 	}
+
 	get := func(n uint64) ([]byte, error) { return store.Get(ctx, key, n) }
 	c, damaged, err := checkpoint.Newest(key.Dir(), list, get)
 	if err != nil {
@@ -91,6 +95,7 @@ func newest(
 	if c.Number <= above {
 		return nil, nil
 	}
+
 	return c, nil
 }
 
@@ -104,6 +109,7 @@ func (d Dir) Mend(l Loaded) error {
 	if l.lowered {
 		err = errors.Join(err, d.SaveState(l.State))
 	}
+
 	return err
 }
 
@@ -123,10 +129,12 @@ func (d Dir) Replay(ctx context.Context, store Checkpoints, j *journal.Journal) 
 	if err != nil {
 		return nil, r.report, err
 	}
+
 	list := make([]Loaded, 0, len(r.found))
 	for _, l := range r.found {
 		list = append(list, *l)
 	}
+
 	return list, r.report, nil
 }
 
@@ -165,6 +173,7 @@ func (r *replay) run(ctx context.Context, read func(recordFunc) (journal.Report,
 		r.record(ctx, seq, payload)
 		return ctx.Err()
 	})
+
 	if err != nil {
 		return err
 	}
@@ -176,6 +185,7 @@ func (r *replay) run(ctx context.Context, read func(recordFunc) (journal.Report,
 		}
 		r.states[key] = l.State
 	}
+
 	return nil
 }
 
@@ -185,6 +195,7 @@ func (r *replay) find(ctx context.Context, key checkpoint.Key, isNew bool) *Load
 	if l := r.found[key]; l != nil {
 		return l
 	}
+
 	l, ok := Loaded{State: r.states[key]}, true
 	if l.State == nil {
 		l, ok = r.dir.load(ctx, r.store, key)
@@ -192,6 +203,7 @@ func (r *replay) find(ctx context.Context, key checkpoint.Key, isNew bool) *Load
 	if !ok && !isNew {
 		return nil
 	}
+
 	r.found[key] = &l
 	return &l
 }
@@ -201,10 +213,12 @@ func (r *replay) record(ctx context.Context, seq uint64, payload []byte) {
 	if r.needle != nil && !bytes.Contains(payload, r.needle) {
 		return
 	}
+
 	var e checkpoint.Event
 	if json.Unmarshal(payload, &e) != nil || r.want != nil && !r.want(e.Key) {
 		return // a record of a later version, or another session's
 	}
+
 	l := r.find(ctx, e.Key, true)
 	if seq <= l.Seq {
 		return
@@ -215,6 +229,7 @@ func (r *replay) record(ctx context.Context, seq uint64, payload []byte) {
 	if seq <= l.Seq {
 		return // the whole state was saved since
 	}
+
 	e.Seq = seq
 	r.apply(l.State, e)
 }

@@ -78,6 +78,7 @@ func (d Dir) Own() error {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Getuid() {
 		return fmt.Errorf("state folder %s: %w (owner %d)", d.Root, ErrForeign, st.Uid)
 	}
+
 	if info.Mode().Perm()&0o077 != 0 {
 		if err := d.belays(); err != nil {
 			return err
@@ -86,6 +87,7 @@ func (d Dir) Own() error {
 			return fmt.Errorf("close the state folder %s to others: %w", d.Root, err)
 		}
 	}
+
 	return nil
 }
 
@@ -94,16 +96,19 @@ func (d Dir) belays() error {
 	if _, err := d.FS.Lstat(d.Lock()); err == nil {
 		return nil
 	}
+
 	names, err := d.FS.ReadDir(d.Root)
 	if err != nil {
 		return fmt.Errorf("look into the state folder: %w", err)
 	}
+
 	for _, n := range names {
 		if n.Name() != "lost+found" { // of a file system that is there for belay alone
 			return fmt.Errorf("state folder %s: %w: others may enter it, and it holds what is not belay's (%s)",
 				d.Root, ErrForeign, n.Name())
 		}
 	}
+
 	return nil
 }
 
@@ -121,18 +126,21 @@ func (d Dir) SaveState(s *checkpoint.State) error {
 	if err != nil {
 		return fmt.Errorf("save state of %s: %w", s.Key, err)
 	}
+
 	// Where there is one already, the folders were made durable for it.
 	if _, err := d.FS.Lstat(d.stateFile(s.Key)); err != nil {
 		if err := vfs.MakeDir(d.FS, d.Session(s.Key)); err != nil {
 			return fmt.Errorf("save state of %s: %w", s.Key, err)
 		}
 	}
+
 	if err := d.safe(d.Sessions(), filepath.Dir(d.Session(s.Key)), d.Session(s.Key)); err != nil {
 		return fmt.Errorf("save state of %s: %w", s.Key, err)
 	}
 	if err := vfs.Replace(d.FS, d.stateFile(s.Key), data); err != nil {
 		return fmt.Errorf("save state of %s: %w", s.Key, err)
 	}
+
 	return nil
 }
 
@@ -165,10 +173,12 @@ func (d Dir) readState(name string) (*checkpoint.State, error) {
 	if _, err := d.stateInfo(name); err != nil {
 		return nil, err
 	}
+
 	data, err := vfs.ReadFile(d.FS, name, maxState)
 	if err != nil {
 		return nil, err
 	}
+
 	return checkpoint.DecodeState(data)
 }
 
@@ -201,7 +211,14 @@ func (d Dir) gather(
 ) (states map[checkpoint.Key]*checkpoint.State, rep Report, err error) {
 	err = d.withStore(func(store checkpoint.Store) error {
 		return d.Steady(func() (journal.Report, error) {
-			r := replay{dir: d, store: store, want: want, needle: needle, states: map[checkpoint.Key]*checkpoint.State{}}
+			r := replay{
+				dir:    d,
+				store:  store,
+				want:   want,
+				needle: needle,
+				states: map[checkpoint.Key]*checkpoint.State{},
+			}
+
 			err := d.eachState(func(name string) error {
 				if !strings.HasPrefix(filepath.Base(filepath.Dir(name)), prefix) {
 					return nil
@@ -211,16 +228,20 @@ func (d Dir) gather(
 				}
 				return ctx.Err()
 			})
+
 			if err == nil {
 				err = r.run(ctx, d.scan)
 			}
+
 			states, rep = r.states, r.report
 			return rep.Journal, err
 		})
 	})
+
 	if err != nil {
 		return nil, rep, err
 	}
+
 	return states, rep, nil
 }
 
@@ -234,6 +255,7 @@ func (d Dir) saved(ctx context.Context, store checkpoint.Store, name string, rep
 	if !errors.Is(err, fs.ErrNotExist) {
 		rep.Bad = append(rep.Bad, fmt.Sprintf("%s: %v", name, err))
 	}
+
 	return standIn(ctx, store, sessionOf(name))
 }
 
@@ -257,14 +279,17 @@ func (d Dir) eachState(fn func(name string) error) error {
 	if err != nil {
 		return fmt.Errorf("list sessions: %w", err)
 	}
+
 	for _, a := range agents {
 		if !a.IsDir() {
 			continue
 		}
+
 		dirs, err := d.FS.ReadDir(filepath.Join(d.Sessions(), a.Name()))
 		if err != nil {
 			return fmt.Errorf("list sessions of %s: %w", a.Name(), err)
 		}
+
 		for _, s := range dirs {
 			if !s.IsDir() {
 				continue
@@ -274,6 +299,7 @@ func (d Dir) eachState(fn func(name string) error) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -294,6 +320,7 @@ func (n Name) Matches(k checkpoint.Key, workspace string) bool {
 	if k.Workspace != "" {
 		workspace = k.Workspace
 	}
+
 	return n.Workspace == workspace || n.Session != "" && within(n.Workspace, workspace)
 }
 
@@ -310,12 +337,14 @@ func (d Dir) Find(ctx context.Context, n Name) ([]*checkpoint.State, Report, err
 		prefix = dirPrefix(n)
 		needle, _ = json.Marshal(n.Session) // a string always has a JSON form
 	}
+
 	states, rep, err := d.gather(ctx, prefix, needle, func(k checkpoint.Key) bool {
 		return (n.Agent == "" || n.Agent == k.Agent) && (n.Session == "" || n.Session == k.Session)
 	})
 	if err != nil {
 		return nil, rep, err
 	}
+
 	return Pick(states, n), rep, nil
 }
 
@@ -327,9 +356,11 @@ func Pick(states map[checkpoint.Key]*checkpoint.State, n Name) []*checkpoint.Sta
 			found = append(found, s)
 		}
 	}
+
 	if len(found) == 0 && n.Session == "" && n.Workspace != "" {
 		found = nearest(states, n)
 	}
+
 	sortNewest(found)
 	return found
 }
@@ -345,6 +376,7 @@ func nearest(states map[checkpoint.Key]*checkpoint.State, n Name) []*checkpoint.
 				found = append(found, s)
 			}
 		}
+
 		if len(found) > 0 {
 			return found
 		}

@@ -33,9 +33,11 @@ func save(t *testing.T, d Dir, key checkpoint.Key, workspace string, events ...c
 		e.Key = key
 		s.Apply(e)
 	}
+
 	if err := d.SaveState(s); err != nil {
 		t.Fatal(err)
 	}
+
 	return s
 }
 
@@ -83,6 +85,7 @@ func TestFindFoldsTheJournalIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ended := make(chan error, 1)
 	ctx := t.Context()
 	go func() { ended <- j.Run(ctx) }()
@@ -97,13 +100,16 @@ func TestFindFoldsTheJournalIn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if err := j.Wait(ctx, last); err != nil {
 		t.Fatal(err)
 	}
+
 	found, _, err := d.Find(ctx, Name{Session: uuid})
 	if err != nil || len(found) != 1 || len(found[0].Messages) != 2 {
 		t.Fatalf("found %d, %v; want one session with two messages", len(found), err)
 	}
+
 	all, _, err := d.States(ctx, nil)
 	if err != nil || len(all) != 2 {
 		t.Errorf("%d sessions, %v; want 2", len(all), err)
@@ -114,6 +120,7 @@ func TestFindFoldsTheJournalIn(t *testing.T) {
 	if found, _, _ := d.Find(ctx, Name{Workspace: "/x"}); len(found) != 0 {
 		t.Errorf("from another folder: %d sessions, want none", len(found))
 	}
+
 	t.Cleanup(func() { // the test's context has ended by now
 		if err := <-ended; err != nil {
 			t.Error(err)
@@ -129,6 +136,7 @@ func TestABadStateFileHidesNoOther(t *testing.T) {
 	if err := os.WriteFile(d.stateFile(bad), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	found, rep, err := d.Find(t.Context(), Name{})
 	if err != nil || len(found) != 1 || len(rep.Bad) != 1 {
 		t.Errorf("found %d, bad %v, %v; want 1 and 1", len(found), rep.Bad, err)
@@ -167,14 +175,17 @@ func TestO05LinksAndOthersFilesAreNotRead(t *testing.T) {
 			} else if err != nil {
 				t.Fatal(err)
 			}
+
 			if _, err := d.LoadState(key); !errors.Is(err, ErrForeign) {
 				t.Errorf("LoadState = %v, want ErrForeign", err)
 			}
+
 			if name == "a linked folder" {
 				if err := d.SaveState(checkpoint.NewState(key)); !errors.Is(err, ErrForeign) {
 					t.Errorf("SaveState = %v, want ErrForeign: it would write outside", err)
 				}
 			}
+
 			if found, _, err := d.Find(t.Context(), Name{}); err != nil || len(found) != 0 {
 				t.Errorf("Find gave %d, %v; want none", len(found), err)
 			}
@@ -222,19 +233,23 @@ func TestOwnClosesNoFolderOfOthers(t *testing.T) {
 			if err := os.Mkdir(d.Root, 0o755); err != nil {
 				t.Fatal(err)
 			}
+
 			if c.holds != "" {
 				if err := os.WriteFile(filepath.Join(d.Root, c.holds), nil, 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
+
 			if err := os.Chmod(d.Root, 0o755); err != nil { // whatever the umask is
 				t.Fatal(err)
 			}
+
 			for name, open := range map[string]func() error{"Own": d.Own, "Make": d.Make} {
 				if err := open(); !errors.Is(err, c.err) {
 					t.Errorf("%s = %v, want %v", name, err, c.err)
 				}
 			}
+
 			if info, err := os.Stat(d.Root); err != nil || info.Mode().Perm() != c.want {
 				t.Errorf("mode %v, %v; want %v", info.Mode(), err, c.want)
 			}
@@ -254,11 +269,20 @@ func TestRecentIsOfThisAgentAndFolder(t *testing.T) {
 	if err := os.Chtimes(d.stateFile(old), now, now.Add(-48*time.Hour)); err != nil {
 		t.Fatal(err)
 	}
+
 	list, err := d.Recent(t.Context(), "a", "/w", now.Add(-24*time.Hour), nil)
 	if err != nil || len(list) != 1 || list[0].Key != want {
 		t.Errorf("%d states, %v; want just %v", len(list), err, want)
 	}
-	if list, err := d.Recent(t.Context(), "a", "/w", now.Add(-24*time.Hour), map[string]bool{d.Session(want): true}); err != nil || len(list) != 0 {
+
+	if list, err := d.Recent(
+		t.Context(),
+		"a",
+		"/w",
+		now.Add(-24*time.Hour),
+		map[string]bool{d.Session(want): true},
+	); err != nil ||
+		len(list) != 0 {
 		t.Errorf("%d states, %v; want none beside the one in memory", len(list), err)
 	}
 }
@@ -268,6 +292,7 @@ func TestAccounts(t *testing.T) {
 	for _, account := range []string{"/home/one", "/home/two"} {
 		save(t, d, checkpoint.NewKey("a", account, uuid, ""), "/w")
 	}
+
 	if got := d.Accounts(checkpoint.NewKey("a", "", uuid, "")); len(got) != 2 {
 		t.Errorf("accounts %v, want two", got)
 	}
@@ -281,6 +306,7 @@ func TestActiveList(t *testing.T) {
 	if got := d.LoadActive(); got != nil {
 		t.Errorf("no list: %v", got)
 	}
+
 	want := []checkpoint.Key{checkpoint.NewKey("a", "x", uuid, ""), checkpoint.NewKey("b", "", "main", "/w")}
 	if err := d.SaveActive(want); err != nil {
 		t.Fatal(err)
@@ -301,17 +327,23 @@ func TestUsage(t *testing.T) {
 	key := checkpoint.NewKey("a", "", uuid, "")
 	save(t, d, key, "/w")
 	folder := filepath.Join(d.Session(key), "checkpoints")
-	if err := errors.Join(os.Mkdir(folder, 0o700), os.WriteFile(filepath.Join(folder, "000001-full.md"), make([]byte, 100), 0o600)); err != nil {
+	if err := errors.Join(
+		os.Mkdir(folder, 0o700),
+		os.WriteFile(filepath.Join(folder, "000001-full.md"), make([]byte, 100), 0o600),
+	); err != nil {
 		t.Fatal(err)
 	}
+
 	copied := filepath.Join(d.Session(key), "transcript.jsonl.zst")
 	if err := os.WriteFile(copied, make([]byte, 30), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	info, err := os.Stat(filepath.Join(d.Session(key), "state.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	list, err := d.Usage(t.Context())
 	if err != nil || len(list) != 1 || list[0].Bytes != 130+info.Size() {
 		t.Fatalf("usage %+v, %v; want %d bytes of one", list, err, 130+info.Size())

@@ -55,6 +55,7 @@ func TestSegmentsLetGoWhileAReaderReads(t *testing.T) {
 			if n := len(j.Sealed()); n < 2 {
 				t.Fatalf("%d full segments, want some", n)
 			}
+
 			looks := 2 // the first is before the states are read
 			d.FS = &meanwhile{FS: vfs.OS{}, journal: d.Journal(), in: looks, do: func() {
 				own := state.Dir{Root: d.Root, FS: vfs.OS{}}
@@ -62,6 +63,7 @@ func TestSegmentsLetGoWhileAReaderReads(t *testing.T) {
 					t.Error(err)
 				}
 			}}
+
 			got, err := read(d)
 			if err != nil || got == nil {
 				t.Fatalf("%+v, %v", got, err)
@@ -80,6 +82,7 @@ func roundsInJournal(t *testing.T, d state.Dir, state *checkpoint.State, rounds 
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ended := make(chan error, 1)
 	ctx := t.Context()
 	go func() { ended <- j.Run(ctx) }()
@@ -88,8 +91,15 @@ func roundsInJournal(t *testing.T, d state.Dir, state *checkpoint.State, rounds 
 			t.Error(err)
 		}
 	})
+
 	for i := range rounds {
-		e := checkpoint.Event{Key: state.Key, Kind: checkpoint.EventStop, Turn: fmt.Sprint(i), Text: strings.Repeat("word ", 100)}
+		e := checkpoint.Event{
+			Key:  state.Key,
+			Kind: checkpoint.EventStop,
+			Turn: fmt.Sprint(i),
+			Text: strings.Repeat("word ", 100),
+		}
+
 		data, err := json.Marshal(e)
 		if err == nil {
 			e.Seq, err = j.Append(t.Context(), data)
@@ -97,6 +107,7 @@ func roundsInJournal(t *testing.T, d state.Dir, state *checkpoint.State, rounds 
 		if err = errors.Join(err, j.Wait(ctx, e.Seq)); err != nil {
 			t.Fatal(err)
 		}
+
 		state.Apply(e)
 		if i == 0 {
 			if err := d.SaveState(state); err != nil {
@@ -104,5 +115,6 @@ func roundsInJournal(t *testing.T, d state.Dir, state *checkpoint.State, rounds 
 			}
 		}
 	}
+
 	return j
 }

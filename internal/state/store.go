@@ -50,9 +50,11 @@ func standIn(ctx context.Context, store checkpoint.Store, session string) *check
 	if !ok {
 		return nil
 	}
+
 	c, err := s.Newest(ctx, session)
 	if err != nil {
 		return nil // the journal alone says what the session was
 	}
+
 	return c.Restore()
 }

@@ -54,6 +54,7 @@ func TestAnotherStore(t *testing.T) {
 			number = reply.Decision.Number
 		})
 	}
+
 	if list, err := m.List(t.Context(), key); err != nil || len(list) == 0 || list[0].Number < number {
 		t.Errorf("the store holds %+v (%v), want %d", list, err, number)
 	}
@@ -65,6 +66,7 @@ func TestAnotherStore(t *testing.T) {
 	if err != nil || shown.Number < number || len(shown.Damaged) > 0 {
 		t.Errorf("show: checkpoint %d, damaged %v, %v; want %d or later", shown.Number, shown.Damaged, err, number)
 	}
+
 	checktest.Whole(t, root)
 
 	// The state and the journal are gone: the store alone knows the session.
@@ -90,6 +92,7 @@ func withDaemon(t *testing.T, root string, fn func(*wire.Conn)) {
 		Mirror: daemon.MirrorOff, Poll: time.Second, PollMax: time.Second, Connections: 10, SessionsPerMinute: 100,
 		Ready: func() { close(ready) },
 	})
+
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx) }()
@@ -99,15 +102,18 @@ func withDaemon(t *testing.T, root string, fn func(*wire.Conn)) {
 			t.Errorf("the daemon ended with: %v", err)
 		}
 	}()
+
 	select {
 	case <-ready:
 	case <-time.After(20 * time.Second):
 		t.Fatal("the daemon is not ready")
 	}
+
 	c, err := wire.Dial(ctx, root, "")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer c.Close() // every reply was read
 	fn(c)
 }
@@ -122,9 +128,11 @@ func ask(t *testing.T, c *wire.Conn, key checkpoint.Key, op string, body any) wi
 		}
 		req.Body = data
 	}
+
 	reply, _, err := c.Do(t.Context(), req, nil)
 	if err != nil || !reply.OK {
 		t.Fatalf("%s: %+v, %v", op, reply, err)
 	}
+
 	return reply
 }

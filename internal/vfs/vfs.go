@@ -153,10 +153,8 @@ func tempOf(name string) string {
 
 // RemoveTemp removes what a crash left of Replace for one file, where nobody sweeps: in another program's folder.
 func RemoveTemp(fsys FS, name string) error {
-	if err := fsys.Remove(
-		tempOf(name),
-	); err != nil && !errors.Is(err, fs.ErrNotExist) &&
-		!errors.Is(err, syscall.ENOTDIR) {
+	err := fsys.Remove(tempOf(name))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 		return err
 	}
 	return nil
@@ -174,9 +172,8 @@ func writeWhole(fsys FS, name string, mode fs.FileMode, write func(w io.Writer) 
 		}
 	}()
 
-	if err := f.Chmod(
-		mode,
-	); err != nil { // the umask may have taken bits away, and a left-over of a crash may have others
+	// The umask may have taken bits away, and a left-over of a crash may have others.
+	if err := f.Chmod(mode); err != nil {
 		return err
 	}
 

@@ -26,6 +26,7 @@ func Dial(ctx context.Context, stateDir, socket string) (*Conn, error) {
 	if socket == "" {
 		places = SocketPlaces(stateDir)
 	}
+
 	var errs []error
 	for _, place := range places {
 		c, err := Connect(ctx, place)
@@ -34,6 +35,7 @@ func Dial(ctx context.Context, stateDir, socket string) (*Conn, error) {
 		}
 		errs = append(errs, err)
 	}
+
 	return nil, fmt.Errorf("%w: %w", ErrNoDaemon, errors.Join(errs...))
 }
 
@@ -46,11 +48,13 @@ func (c *Conn) Do(ctx context.Context, req Request, payload []byte) (Reply, []by
 	if err := c.c.SetDeadline(deadline); err != nil {
 		return Reply{}, nil, err
 	}
+
 	stop := context.AfterFunc(ctx, func() { _ = c.c.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if err := c.Send(req, payload); err != nil {
 		return Reply{}, nil, err
 	}
+
 	return c.Receive()
 }
 
@@ -64,6 +68,7 @@ func (c *Conn) Send(req Request, payload []byte) error {
 	if _, err := c.c.Write(append(append(line, '\n'), payload...)); err != nil {
 		return fmt.Errorf("send %s: %w", req.Op, err)
 	}
+
 	return nil
 }
 
@@ -77,10 +82,12 @@ func (c *Conn) Receive() (Reply, []byte, error) {
 	if err := json.Unmarshal(line, &r); err != nil {
 		return r, nil, fmt.Errorf("read the reply: %w", err)
 	}
+
 	body := make([]byte, r.Len)
 	if _, err := io.ReadFull(c.r, body); err != nil {
 		return r, nil, fmt.Errorf("read the reply: %w", err)
 	}
+
 	return r, body, nil
 }
 

@@ -13,11 +13,13 @@ func Gone(c *net.UnixConn) bool {
 	if err != nil {
 		return false
 	}
+
 	gone := false
 	_ = raw.Control(func(fd uintptr) { // an error: it is closed on our side
 		ask := []unix.PollFd{{Fd: int32(fd)}}
 		n, err := unix.Poll(ask, 0)
 		gone = err == nil && n == 1 && ask[0].Revents&unix.POLLHUP != 0
 	})
+
 	return gone
 }

@@ -13,6 +13,7 @@ func PeerUID(c *net.UnixConn) (uid int, err error) {
 	if err != nil {
 		return 0, err
 	}
+
 	var cred *unix.Xucred
 	cerr := raw.Control(func(fd uintptr) {
 		cred, err = unix.GetsockoptXucred(int(fd), unix.SOL_LOCAL, unix.LOCAL_PEERCRED)
@@ -23,5 +24,6 @@ func PeerUID(c *net.UnixConn) (uid int, err error) {
 	if err != nil {
 		return 0, err
 	}
+
 	return int(cred.Uid), nil
 }

@@ -13,6 +13,7 @@ func PeerUID(c *net.UnixConn) (uid int, err error) {
 	if err != nil {
 		return 0, err
 	}
+
 	var cred *unix.Ucred
 	cerr := raw.Control(func(fd uintptr) {
 		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
@@ -23,5 +24,6 @@ func PeerUID(c *net.UnixConn) (uid int, err error) {
 	if err != nil {
 		return 0, err
 	}
+
 	return int(cred.Uid), nil
 }

@@ -45,6 +45,7 @@ func Connect(ctx context.Context, place string) (net.Conn, error) {
 	if err := Private(filepath.Dir(place)); err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", place, err)
 	}
+
 	info, err := os.Lstat(place)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the socket: %w", err)
@@ -52,11 +53,13 @@ func Connect(ctx context.Context, place string) (net.Conn, error) {
 	if info.Mode().Type() != fs.ModeSocket || !ours(info) {
 		return nil, fmt.Errorf("connect to %s: %w", place, ErrUntrusted)
 	}
+
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "unix", place)
 	if err != nil {
 		return nil, err
 	}
+
 	uid, err := PeerUID(c.(*net.UnixConn)) // a dialler of "unix" gives nothing else
 	if err == nil && uid != os.Getuid() {
 		err = fmt.Errorf("connect to %s: user %d listens there: %w", place, uid, ErrUntrusted)
@@ -64,6 +67,7 @@ func Connect(ctx context.Context, place string) (net.Conn, error) {
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
+
 	return c, nil
 }
 
@@ -83,6 +87,7 @@ func Private(dir string) error {
 		return fmt.Errorf("%s is open to others (mode %o), and a socket belongs into a folder of your own: %w",
 			dir, info.Mode().Perm(), ErrUntrusted)
 	}
+
 	return nil
 }
 

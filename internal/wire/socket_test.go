@@ -50,16 +50,20 @@ func hearing(t *testing.T, l net.Listener) (heard func() bool) {
 				said <- total
 				return
 			}
+
 			n, _ := c.Read(buf) // nothing is what the test hopes for
 			_ = c.Close()
 			if string(buf[:n]) == last {
 				said <- total
 				return
 			}
+
 			total += n
 		}
 	}()
+
 	t.Cleanup(func() { _ = l.Close() })
+
 	// Connections are taken in their order: a last one of ours says that all before it were heard.
 	return func() bool {
 		c, err := net.Dial("unix", l.Addr().String())
@@ -133,6 +137,7 @@ func TestD13WhoMayBeTalkedTo(t *testing.T) {
 				l, err = net.Listen("unix", place)
 				return err
 			})
+
 			must(t, os.Chown(place, os.Getuid(), -1), os.Chmod(dir, 0o700))
 			return hearing(t, l)
 		}, wire.ErrUntrusted},

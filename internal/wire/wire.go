@@ -36,8 +36,9 @@ const (
 
 // Request is one line from a client. An object without "op" is a payload of the agent named in "hello".
 type Request struct {
-	V  int    `json:"v,omitempty"`
-	Op string `json:"op,omitempty"` // hello hook event verb checkpoint check status list show recover mark reset subscribe
+	V int `json:"v,omitempty"`
+	// hello hook event verb checkpoint check status list show recover mark reset subscribe
+	Op string `json:"op,omitempty"`
 	ID string `json:"id,omitempty"` // client event id: doubles are dropped
 
 	Agent     string `json:"agent,omitempty"`
@@ -92,7 +93,8 @@ type Decision struct {
 
 // Event is an event of op "event" and "mark", as a client writes it. Every field but kind is optional.
 type Event struct {
-	Kind string `json:"kind"` // start prompt stop tool-start tool-end compacting compacted child-start child-end end exit mark task beat
+	// start prompt stop tool-start tool-end compacting compacted child-start child-end end exit mark task beat
+	Kind string `json:"kind"`
 	Text string `json:"text,omitempty"`
 	Turn string `json:"turn,omitempty"` // prompt or turn id
 
@@ -107,7 +109,8 @@ type Event struct {
 	Output     string `json:"output,omitempty"`
 	Failed     bool   `json:"failed,omitempty"`
 	Background bool   `json:"background,omitempty"`
-	Bare       bool   `json:"bare,omitempty"` // this client sends no ends of turns: a tool chain ends with its last open call
+	// this client sends no ends of turns: a tool chain ends with its last open call
+	Bare bool `json:"bare,omitempty"`
 
 	Child     string `json:"child,omitempty"`
 	ChildName string `json:"child_name,omitempty"`

@@ -187,7 +187,7 @@ func sizeOf(path string) int64 {
 }
 
 func (r *recorded) open() checkpoint.Transcript {
-	for _, a := range all.All() {
+	for _, a := range all.All(agent.Host{}) {
 		if a.Name() == r.agent {
 			return a.Open(agent.Source{Path: r.path, Session: session})
 		}

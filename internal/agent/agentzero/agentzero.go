@@ -19,9 +19,6 @@
 package agentzero
 
 import (
-	"os"
-	"path/filepath"
-
 	"belay/checkpoint"
 	"belay/internal/agent"
 	"belay/internal/transcript/wholefile"
@@ -44,17 +41,15 @@ var (
 	_ agent.Watched    = (*Agent)(nil)
 )
 
-// New gives Agent Zero as the environment of this process describes it: $AGENT_ZERO_DIR, else /a0 (its container) and the
-// folders that people clone it into.
-func New() *Agent {
-	a := &Agent{fsys: vfs.OS{}}
-	if dir := os.Getenv("AGENT_ZERO_DIR"); filepath.IsAbs(dir) {
-		a.roots = []string{filepath.Clean(dir)}
-		return a
+// New gives Agent Zero as it is on a machine: in $AGENT_ZERO_DIR, else /a0 (its container) and the folders that people clone
+// it into.
+func New(h agent.Host) *Agent {
+	if dir := h.Dir("AGENT_ZERO_DIR"); dir != "" {
+		return &Agent{fsys: h.FS, roots: []string{dir}}
 	}
-	a.roots = []string{"/a0"}
-	if home, err := os.UserHomeDir(); err == nil && filepath.IsAbs(home) {
-		a.roots = append(a.roots, filepath.Join(home, "agent-zero"), filepath.Join(home, "a0"))
+	a := &Agent{fsys: h.FS, roots: []string{"/a0"}}
+	if h.Home != "" {
+		a.roots = append(a.roots, h.Below("agent-zero"), h.Below("a0"))
 	}
 	return a
 }
@@ -67,7 +62,7 @@ func (a *Agent) Name() string { return name }
 func (a *Agent) Events() []agent.EventSpec {
 	return []agent.EventSpec{
 		{Name: "session_start"},
-		{Name: "monologue_start", Waits: true},
+		{Name: "monologue_start"},
 		{Name: "intervention"},
 		{Name: "tool_execute_before"},
 		{Name: "tool_execute_after"},

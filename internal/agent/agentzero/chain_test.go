@@ -68,9 +68,9 @@ func TestBackgroundIsNeverStored(t *testing.T) {
 	if found, err := (&Agent{roots: []string{root}}).Locate(context.Background(), agent.Query{}); err != nil || len(found) > 1 {
 		t.Errorf("locate: got %v, %v, want none but the one that says at its end what it is", found, err)
 	}
-	for _, e := range New().Events() {
+	for _, e := range New(agent.Host{}).Events() {
 		for _, kind := range []string{"background", "BACKGROUND"} {
-			in, err := New().Decode(agent.Hook{Event: e.Name, Payload: marshal(msg{"session_id": "s", "context_type": kind, "prompt": "secret errand", "tool_name": "x", "call": "c", "has_words": true})})
+			in, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Event: e.Name, Payload: marshal(msg{"session_id": "s", "context_type": kind, "prompt": "secret errand", "tool_name": "x", "call": "c", "has_words": true})})
 			if err != nil || len(in.Events) > 0 || in.Ask != agent.AskNothing {
 				t.Errorf("%s of a %s context: got %+v, %v, want nothing", e.Name, kind, in, err)
 			}

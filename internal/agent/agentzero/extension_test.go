@@ -15,6 +15,7 @@ import (
 	"belay/breaker"
 	"belay/checkpoint"
 	"belay/internal/agent"
+	"belay/internal/agent/agenttest"
 	"belay/internal/agent/agentzero"
 	"belay/internal/daemon"
 	"belay/internal/state/query"
@@ -69,9 +70,8 @@ func setStage(t *testing.T) *stage {
 	if err := os.Mkdir(s.state, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("AGENT_ZERO_DIR", s.root)
-	s.agent, s.paths = agentzero.New(), agent.Paths{Hook: hook}
-	if _, err := s.agent.Install(s.paths, false); err != nil {
+	s.agent, s.paths = agentzero.New(agenttest.Host("", "AGENT_ZERO_DIR="+s.root)), agent.Paths{Hook: hook}
+	if _, err := s.agent.Install(t.Context(), s.paths, false); err != nil {
 		t.Fatal(err)
 	}
 	return s

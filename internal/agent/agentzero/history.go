@@ -71,9 +71,9 @@ func (h *history) summary(text string, size int) error {
 }
 
 // entries names the session in all entries of an item, as known by then: the id may stand behind the history.
-func (h *history) entries(make func() []checkpoint.Entry) func() []checkpoint.Entry {
+func (h *history) entries(decode func() []checkpoint.Entry) func() []checkpoint.Entry {
 	return func() []checkpoint.Entry {
-		list := make()
+		list := decode()
 		for i := range list {
 			list[i].Session = h.session()
 		}

@@ -1,6 +1,7 @@
 package agentzero
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,7 +52,7 @@ type hookPayload struct {
 
 // Decode maps one event of the extension to events. What belay does not know means nothing, and so does everything of a
 // context of type BACKGROUND.
-func (a *Agent) Decode(h agent.Hook) (agent.Incoming, error) {
+func (a *Agent) Decode(_ context.Context, h agent.Hook) (agent.Incoming, error) {
 	if !known(h.Event) {
 		return agent.Incoming{}, nil
 	}

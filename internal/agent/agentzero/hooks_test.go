@@ -54,7 +54,7 @@ func TestDecode(t *testing.T) {
 		if c.payload != "" {
 			payload = "{" + c.payload + "}"
 		}
-		in, err := New().Decode(agent.Hook{Event: c.event, Payload: []byte(payload)})
+		in, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Event: c.event, Payload: []byte(payload)})
 		var got []string
 		for _, e := range in.Events {
 			s := strings.Replace(told(e), "child-start A1", "child-start coder A1", 1)
@@ -68,7 +68,7 @@ func TestDecode(t *testing.T) {
 		}
 		same(t, c.event+" "+c.payload, got, c.want)
 		// The same of a background context is nothing.
-		in, err = New().Decode(agent.Hook{Event: c.event, Payload: []byte(strings.Replace(payload, `"context_type":"user"`, `"context_type":"background"`, 1))})
+		in, err = New(agent.Host{}).Decode(t.Context(), agent.Hook{Event: c.event, Payload: []byte(strings.Replace(payload, `"context_type":"user"`, `"context_type":"background"`, 1))})
 		if err != nil || len(in.Events) > 0 {
 			t.Errorf("%s of a background context: %v, %d events, want none", c.event, err, len(in.Events))
 		}
@@ -80,7 +80,7 @@ func TestDecodeBadPayloads(t *testing.T) {
 		"": ErrBadPayload, "{": ErrBadPayload, "[]": ErrBadPayload, "null": ErrBadPayload, "\x00": ErrBadPayload,
 		"{}": ErrNoSession, `{"session_id":7}`: ErrNoSession, `{"session_id":"` + strings.Repeat("x", 300) + `"}`: ErrNoSession,
 	} {
-		in, err := New().Decode(agent.Hook{Event: "monologue_start", Payload: []byte(payload)})
+		in, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Event: "monologue_start", Payload: []byte(payload)})
 		if !errors.Is(err, want) || len(in.Events) > 0 {
 			t.Errorf("%.40q: %v, %d events, want %v", payload, err, len(in.Events), want)
 		}
@@ -90,7 +90,7 @@ func TestDecodeBadPayloads(t *testing.T) {
 func TestDecodeKeepsNoSecrets(t *testing.T) {
 	key := "ghp_" + strings.Repeat("a1B2", 9)
 	for _, event := range []string{"monologue_start", "tool_execute_before", "tool_execute_after", "monologue_end"} {
-		in, err := New().Decode(agent.Hook{Event: event, Payload: []byte(`{"session_id":"s","prompt":{"user_message":"` + key + `"},"call":"c","tool_name":"t","tool_args":{"k":"` + key + `"},"result":"` + key + `","error":"` + key + `"}`)})
+		in, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Event: event, Payload: []byte(`{"session_id":"s","prompt":{"user_message":"` + key + `"},"call":"c","tool_name":"t","tool_args":{"k":"` + key + `"},"result":"` + key + `","error":"` + key + `"}`)})
 		if err != nil || len(in.Events) == 0 {
 			t.Fatal(event, err)
 		}
@@ -106,7 +106,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add("monologue_start", []byte(`{"session_id":"s","agent":1,"prompt":"x"}`))
 	f.Add("monologue_end", []byte(`{"session_id":"s","last_response":"{"}`))
 	f.Fuzz(func(t *testing.T, event string, payload []byte) {
-		in, err := New().Decode(agent.Hook{Event: event, Payload: payload})
+		in, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Event: event, Payload: payload})
 		if err != nil && len(in.Events) > 0 {
 			t.Errorf("an error and %d events", len(in.Events))
 		}

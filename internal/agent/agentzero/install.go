@@ -1,6 +1,7 @@
 package agentzero
 
 import (
+	"context"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -87,7 +88,7 @@ func (a *Agent) tidy(dir string) {
 }
 
 // Install puts the extension into the first installation. The program loads it at its next start.
-func (a *Agent) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
+func (a *Agent) Install(_ context.Context, p agent.Paths, dryRun bool) ([]agent.Change, error) {
 	roots := a.present()
 	if len(roots) == 0 {
 		return nil, fmt.Errorf("install extension: %w", ErrNoProgram)
@@ -109,7 +110,7 @@ func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
 }
 
 // Check says what is wrong with the wiring, one finding each.
-func (a *Agent) Check(p agent.Paths) []string {
+func (a *Agent) Check(_ context.Context, p agent.Paths) []string {
 	roots := a.present()
 	if len(roots) == 0 {
 		return append(settings.CheckHook(p), ErrNoProgram.Error())

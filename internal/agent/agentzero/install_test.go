@@ -71,28 +71,28 @@ func TestInstallAndUninstall(t *testing.T) {
 	} {
 		prepare()
 		before := tree(t, root)
-		if got, err := a.Install(p, true); err != nil || !slices.Equal(actions(got), []string{"create", "create", "create", "create", "create"}) {
+		if got, err := a.Install(t.Context(), p, true); err != nil || !slices.Equal(actions(got), []string{"create", "create", "create", "create", "create"}) {
 			t.Errorf("%s: dry run: %v %v", name, got, err)
 		}
 		if !slices.Equal(tree(t, root), before) {
 			t.Errorf("%s: a dry run changed something", name)
 		}
-		if found := a.Check(p); len(found) != 1 || !strings.Contains(found[0], "not installed at monologue_start, message_loop_prompts_after") {
+		if found := a.Check(t.Context(), p); len(found) != 1 || !strings.Contains(found[0], "not installed at monologue_start, message_loop_prompts_after") {
 			t.Errorf("%s: check before: %q", name, found)
 		}
-		if _, err := a.Install(p, false); err != nil {
+		if _, err := a.Install(t.Context(), p, false); err != nil {
 			t.Fatal(err)
 		}
-		if found := a.Check(p); len(found) > 0 {
+		if found := a.Check(t.Context(), p); len(found) > 0 {
 			t.Errorf("%s: check after: %q", name, found)
 		}
-		if found := a.Check(agent.Paths{Hook: p.Hook, Socket: "/other.sock"}); len(found) != 5 {
+		if found := a.Check(t.Context(), agent.Paths{Hook: p.Hook, Socket: "/other.sock"}); len(found) != 5 {
 			t.Errorf("%s: check for another socket: %q", name, found)
 		}
-		if got, err := a.Install(p, false); err != nil || !slices.Equal(actions(got), []string{"keep", "keep", "keep", "keep", "keep"}) {
+		if got, err := a.Install(t.Context(), p, false); err != nil || !slices.Equal(actions(got), []string{"keep", "keep", "keep", "keep", "keep"}) {
 			t.Errorf("%s: a second run: %v %v", name, got, err)
 		}
-		if got, err := a.Install(agent.Paths{Hook: p.Hook, Socket: "/other.sock"}, false); err != nil || actions(got)[0] != "change" {
+		if got, err := a.Install(t.Context(), agent.Paths{Hook: p.Hook, Socket: "/other.sock"}, false); err != nil || actions(got)[0] != "change" {
 			t.Errorf("%s: another socket: %v %v", name, got, err)
 		}
 		if got, err := a.Uninstall(p, true); err != nil || len(got) != 5 {
@@ -113,13 +113,13 @@ func TestInstallAndUninstall(t *testing.T) {
 func TestInstallRefuses(t *testing.T) {
 	a, p := place(t)
 	root := a.roots[1]
-	if _, err := a.Install(agent.Paths{Hook: "belay-hook"}, false); !errors.Is(err, agent.ErrBadHook) {
+	if _, err := a.Install(t.Context(), agent.Paths{Hook: "belay-hook"}, false); !errors.Is(err, agent.ErrBadHook) {
 		t.Errorf("a relative hook: %v", err)
 	}
 	taken := filepath.Join(root, "usr", "extensions", "python", "monologue_end", "_95_belay.py")
 	put(t, taken, "# somebody else's\n")
 	before := tree(t, root)
-	if _, err := a.Install(p, false); !errors.Is(err, plugin.ErrForeign) {
+	if _, err := a.Install(t.Context(), p, false); !errors.Is(err, plugin.ErrForeign) {
 		t.Errorf("a place that is taken: %v", err)
 	}
 	if got, err := a.Uninstall(p, false); err != nil || !slices.Equal(actions(got), []string{"keep"}) {
@@ -129,7 +129,7 @@ func TestInstallRefuses(t *testing.T) {
 		t.Error("something changed")
 	}
 	none := &Agent{roots: []string{t.TempDir()}, fsys: vfs.OS{}}
-	if _, err := none.Install(p, false); !errors.Is(err, ErrNoProgram) {
+	if _, err := none.Install(t.Context(), p, false); !errors.Is(err, ErrNoProgram) {
 		t.Errorf("no program: %v", err)
 	}
 	if _, ok := none.Present(); ok {
@@ -144,7 +144,7 @@ func TestInstallIsWhole(t *testing.T) {
 	// A file where the last extension's folder should be.
 	put(t, filepath.Join(root, "usr", "extensions", "python", "tool_execute_after"), "no folder\n")
 	before := tree(t, root)
-	if _, err := a.Install(p, false); err == nil {
+	if _, err := a.Install(t.Context(), p, false); err == nil {
 		t.Error("installed over a file")
 	}
 	if after := tree(t, root); !slices.Equal(after, before) {
@@ -190,7 +190,7 @@ func TestRecognise(t *testing.T) {
 		`[{"id":"agents"}]`:        false,
 		"":                         false,
 	} {
-		if got := New().Recognise([]byte(head)); got != want {
+		if got := New(agent.Host{}).Recognise([]byte(head)); got != want {
 			t.Errorf("%.60q: %v, want %v", head, got, want)
 		}
 	}

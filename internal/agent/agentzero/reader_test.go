@@ -88,7 +88,7 @@ func put(t testing.TB, path, text string) {
 
 func read(t testing.TB, src agent.Source, from checkpoint.Cursor, opt checkpoint.ReadOptions) checkpoint.Batch {
 	t.Helper()
-	b, err := New().Open(src).Read(context.Background(), from, opt)
+	b, err := New(agent.Host{}).Open(src).Read(context.Background(), from, opt)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,14 +17,26 @@ import (
 	"belay/internal/agent/pi"
 )
 
-// All gives every agent, in the order in which they are shown. Each call makes them anew, from the environment.
-func All() []agent.Agent {
-	return []agent.Agent{claude.New(), codex.New(), gemini.New(), openclaw.New(), opencode.New(), pi.Pi(), cursor.New(), copilot.New(), agentzero.New(), dumplings.New(), chatsession.New()}
+// All gives every agent as it is on a machine, in the order in which they are shown.
+func All(h agent.Host) []agent.Agent {
+	return []agent.Agent{
+		claude.New(h),
+		codex.New(h),
+		gemini.New(h),
+		openclaw.New(h),
+		opencode.New(h),
+		pi.Pi(h),
+		cursor.New(h),
+		copilot.New(h),
+		agentzero.New(h),
+		dumplings.New(h),
+		chatsession.New(h),
+	}
 }
 
 // ByName finds an agent by its word on the command line.
-func ByName(name string) (agent.Agent, bool) {
-	for _, a := range All() {
+func ByName(h agent.Host, name string) (agent.Agent, bool) {
+	for _, a := range All(h) {
 		if a.Name() == name {
 			return a, true
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"belay/internal/agent"
+	"belay/internal/agent/agenttest"
 	"belay/internal/vfs"
 	"belay/internal/vfs/vfstest"
 )
@@ -35,13 +36,8 @@ var settings = map[string]struct{ path, text string }{
 // TestEveryInstallersFaults: whatever operation of install or uninstall fails or takes the power away, every file is the old
 // one or the new one, the error is told, and uninstall brings back each byte and leaves nothing.
 func TestEveryInstallersFaults(t *testing.T) {
-	for _, name := range []string{"HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "BELAY_STATE_DIR", "CLAUDE_CONFIG_DIR", "CODEX_HOME",
-		"GEMINI_CLI_HOME", "OPENCLAW_HOME", "OPENCLAW_STATE_DIR", "OPENCLAW_CONFIG_PATH", "PI_CODING_AGENT_DIR", "OPENCODE_CONFIG_DIR", "PATH"} {
-		t.Setenv(name, "")
-	}
-	t.Setenv("HOME", faultyHome)
 	seen := 0
-	for _, a := range All() {
+	for _, a := range All(agenttest.Host(faultyHome)) {
 		if _, ok := a.(agent.Installer); !ok || a.Name() == "agent-zero" {
 			continue // Agent Zero is looked for on the real disk: the next test
 		}
@@ -72,18 +68,18 @@ func TestEveryInstallersFaults(t *testing.T) {
 // TestAgentZerosFaults is the same for a program that is looked for on the real disk, where the power cannot be cut.
 func TestAgentZerosFaults(t *testing.T) {
 	root := t.TempDir()
-	t.Setenv("AGENT_ZERO_DIR", root)
 	if err := errors.Join(os.WriteFile(filepath.Join(root, "agent.py"), nil, 0o600), os.Mkdir(filepath.Join(root, "usr"), 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	installer := func(disk vfs.FS) agent.Installer {
-		a, _ := ByName("agent-zero")
-		a.(agent.Portable).OnDisk(disk)
+		host := agenttest.Host("", "AGENT_ZERO_DIR="+root)
+		host.FS = disk
+		a, _ := ByName(host, "agent-zero")
 		return a.(agent.Installer)
 	}
 	paths := agent.Paths{Hook: faultyHook}
 	vfstest.Sweep{Least: 15, Step: 4, Disk: func() vfs.FS { return vfstest.Quick{} }}.Run(t, func(p *vfstest.Point) {
-		_, err := installer(p.Fault).Install(paths, false)
+		_, err := installer(p.Fault).Install(t.Context(), paths, false)
 		_ = p.Hear(err) // Hear has looked at it
 		_, err = installer(p.Fault).Uninstall(paths, false)
 		_ = p.Hear(err)
@@ -114,8 +110,9 @@ type faulty struct {
 
 // installer gives the agent anew, on a disk.
 func (f *faulty) installer(disk vfs.FS) agent.Installer {
-	a, _ := ByName(f.agent)
-	a.(agent.Portable).OnDisk(disk)
+	host := agenttest.Host(faultyHome)
+	host.FS = disk
+	a, _ := ByName(host, f.agent)
 	return a.(agent.Installer)
 }
 
@@ -134,7 +131,7 @@ func (f *faulty) run(had bool) {
 	}
 	f.before = f.files(f.Mem)
 	paths := agent.Paths{Hook: faultyHook}
-	_, err := f.installer(f.Fault).Install(paths, false)
+	_, err := f.installer(f.Fault).Install(f.t.Context(), paths, false)
 	failed := f.Hear(err) != nil
 	if truster, ok := f.installer(f.Fault).(agent.Truster); ok && err == nil {
 		failed = f.trust(truster, paths) || failed

@@ -236,7 +236,7 @@ func TestP01ProjectOfEveryAgent(t *testing.T) {
 				return
 			}
 		}
-		a, _ := ByName(f.agent)
+		a, _ := ByName(agent.Host{}, f.agent)
 		found, err := a.Locate(t.Context(), agent.Query{Workspace: "/w/외주/app"})
 		t.Errorf("no entry names the project; found %v, %v", found, err)
 	})

@@ -106,7 +106,7 @@ func (f lineForm) put(t *testing.T, text string) string {
 // reads is a reader of the agent's, as the daemon opens one.
 func (f lineForm) reads(t *testing.T, path string) checkpoint.Transcript {
 	t.Helper()
-	a, ok := ByName(f.agent)
+	a, ok := ByName(agent.Host{}, f.agent)
 	if !ok {
 		t.Fatalf("no agent %s", f.agent)
 	}

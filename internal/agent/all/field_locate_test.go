@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"belay/internal/agent"
+	"belay/internal/agent/agenttest"
 )
 
 // places are where the agents keep the files of lineForms, below a home.
@@ -21,10 +22,6 @@ func TestM01N05LocateOfEveryAgent(t *testing.T) {
 	const files, size = 122, 40 << 20
 	everyLineForm(t, func(t *testing.T, f lineForm) {
 		home := t.TempDir()
-		t.Setenv("HOME", home)
-		for _, name := range []string{"CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "OPENCLAW_STATE_DIR", "OPENCLAW_HOME", "PI_CODING_AGENT_DIR", "XDG_STATE_HOME"} {
-			t.Setenv(name, "")
-		}
 		var last string
 		for n := range files {
 			last = fmt.Sprintf("%08d-1111-4111-8111-111111111111", n)
@@ -39,7 +36,7 @@ func TestM01N05LocateOfEveryAgent(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		a, _ := ByName(f.agent)
+		a, _ := ByName(agenttest.Host(home), f.agent)
 		before := allocated()
 		found, err := a.Locate(t.Context(), agent.Query{Most: 1000})
 		if err != nil || len(found) != files {

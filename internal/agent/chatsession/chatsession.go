@@ -40,14 +40,8 @@ var (
 	_ agent.Watched    = (*Agent)(nil)
 )
 
-// New gives the agent as the environment of this process describes it.
-func New() *Agent {
-	a := &Agent{}
-	if dir := os.Getenv("CHATSESSION_DIR"); filepath.IsAbs(dir) {
-		a.root = filepath.Clean(dir)
-	}
-	return a
-}
+// New gives the agent as it is on a machine.
+func New(h agent.Host) *Agent { return &Agent{root: h.Dir("CHATSESSION_DIR")} }
 
 // Name is "chat-session".
 func (a *Agent) Name() string { return name }
@@ -59,7 +53,7 @@ func (a *Agent) Events() []agent.EventSpec { return nil }
 func (a *Agent) Limits() agent.Limits { return agent.Limits{BriefBytes: 9000} }
 
 // Decode knows no payloads: other programs send op event.
-func (a *Agent) Decode(agent.Hook) (agent.Incoming, error) {
+func (a *Agent) Decode(context.Context, agent.Hook) (agent.Incoming, error) {
 	return agent.Incoming{}, agent.ErrNotOurs
 }
 

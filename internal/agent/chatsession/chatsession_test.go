@@ -16,6 +16,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
+	"belay/internal/agent/agenttest"
 	"belay/internal/transcript/wholefile"
 )
 
@@ -26,7 +27,7 @@ const (
 
 func read(t testing.TB, src agent.Source, from checkpoint.Cursor, opt checkpoint.ReadOptions) checkpoint.Batch {
 	t.Helper()
-	b, err := New().Open(src).Read(context.Background(), from, opt)
+	b, err := New(agent.Host{}).Open(src).Read(context.Background(), from, opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +118,7 @@ func TestFirstRoundCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	state := checkpoint.NewState(checkpoint.NewKey(name, "", session, ""))
-	r := New().Open(agent.Source{Path: path, Session: session})
+	r := New(agent.Host{}).Open(agent.Source{Path: path, Session: session})
 	for more, n := true, 0; more && n < 5; n++ {
 		b, err := r.Read(context.Background(), state.Cursor, checkpoint.ReadOptions{})
 		if err != nil {
@@ -151,16 +152,16 @@ func TestLocate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, q := range []agent.Query{{Workspace: top}, {Workspace: filepath.Join(top, "chat[1]")}, {Workspace: top, Session: session}} {
-		found, err := New().Locate(context.Background(), q)
+		found, err := New(agent.Host{}).Locate(context.Background(), q)
 		if err != nil || len(found) != 1 || found[0].Path != path || found[0].Session != session {
 			t.Errorf("%+v: %v %v", q, found, err)
 		}
 	}
-	t.Setenv("CHATSESSION_DIR", filepath.Join(top, "chat[1]"))
-	if found, err := New().Locate(context.Background(), agent.Query{Session: session}); err != nil || len(found) != 1 {
+	named := New(agenttest.Host("", "CHATSESSION_DIR="+filepath.Join(top, "chat[1]")))
+	if found, err := named.Locate(context.Background(), agent.Query{Session: session}); err != nil || len(found) != 1 {
 		t.Errorf("below its own folder: %v %v", found, err)
 	}
-	if found, err := New().Locate(context.Background(), agent.Query{Session: "absent"}); err != nil || len(found) != 0 {
+	if found, err := named.Locate(context.Background(), agent.Query{Session: "absent"}); err != nil || len(found) != 0 {
 		t.Errorf("an unknown session: %v %v", found, err)
 	}
 	read(t, agent.Source{Path: path}, "", checkpoint.ReadOptions{})
@@ -169,7 +170,7 @@ func TestLocate(t *testing.T) {
 	if err != nil || rerr != nil || !bytes.Equal(now, data) || before.Mode() != after.Mode() || !before.ModTime().Equal(after.ModTime()) {
 		t.Errorf("reading changed the file: %v %v", err, rerr)
 	}
-	_, err = New().Open(agent.Source{Path: top + "/absent.json"}).Read(context.Background(), "", checkpoint.ReadOptions{})
+	_, err = New(agent.Host{}).Open(agent.Source{Path: top + "/absent.json"}).Read(context.Background(), "", checkpoint.ReadOptions{})
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("absent: %v, want fs.ErrNotExist", err)
 	}
@@ -188,7 +189,7 @@ func TestRecognise(t *testing.T) {
 		"":                  false,
 		"[META]":            false,
 	} {
-		if got := New().Recognise([]byte(head)); got != want {
+		if got := New(agent.Host{}).Recognise([]byte(head)); got != want {
 			t.Errorf("%.80q: %v, want %v", head, got, want)
 		}
 	}
@@ -210,6 +211,6 @@ func FuzzChat(f *testing.F) {
 			}
 			return nil
 		})
-		New().Recognise(data)
+		New(agent.Host{}).Recognise(data)
 	})
 }

@@ -11,8 +11,6 @@ package claude
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"runtime"
 	"time"
 
@@ -41,30 +39,21 @@ var (
 	_ agent.Installer = (*Agent)(nil)
 )
 
-// New gives Claude Code as the environment of this process describes it.
-func New() *Agent {
+// New gives Claude Code as it is on a machine.
+func New(h agent.Host) *Agent {
 	a := &Agent{
-		home:    os.Getenv("CLAUDE_CONFIG_DIR"),
-		state:   os.Getenv("BELAY_STATE_DIR"),
-		path:    os.Getenv("PATH"),
+		home:    h.Dir("CLAUDE_CONFIG_DIR"),
+		plain:   h.Below(".claude"),
+		state:   h.State,
+		path:    h.Var("PATH"),
 		managed: "/etc/claude-code/managed-settings.json",
-		fsys:    vfs.OS{},
+		fsys:    h.FS,
 	}
 	if runtime.GOOS == "darwin" {
 		a.managed = "/Library/Application Support/ClaudeCode/managed-settings.json"
 	}
-	user, err := os.UserHomeDir()
-	if err == nil && filepath.IsAbs(user) {
-		a.plain = filepath.Join(user, ".claude")
-	}
-	if !filepath.IsAbs(a.home) {
+	if a.home == "" {
 		a.home = a.plain
-	}
-	if x := os.Getenv("XDG_STATE_HOME"); !filepath.IsAbs(a.state) && filepath.IsAbs(x) {
-		a.state = filepath.Join(x, "belay")
-	}
-	if !filepath.IsAbs(a.state) && a.plain != "" {
-		a.state = filepath.Join(user, ".local", "state", "belay")
 	}
 	return a
 }
@@ -83,7 +72,7 @@ func (a *Agent) Open(src agent.Source) checkpoint.Transcript { return openTransc
 
 // Locate finds transcripts of this user, newest first.
 func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error) {
-	return locate(ctx, q)
+	return locate(ctx, a.home, q)
 }
 
 // ResumeCommand is what a person types to go on with a session.

@@ -13,7 +13,7 @@ import (
 
 // TestO02ReplyIsOneDocument: one JSON document that gives the very text back, or nothing.
 func TestO02ReplyIsOneDocument(t *testing.T) {
-	a := New()
+	a := New(agent.Host{})
 	for _, event := range []string{"SessionStart", "UserPromptSubmit"} {
 		text := "line one\n\"quoted\" <b> & \\ \u2028 日本"
 		var doc struct {
@@ -40,7 +40,7 @@ func TestO02ReplyIsOneDocument(t *testing.T) {
 func TestResumeCommandIsSafeInAShell(t *testing.T) {
 	for _, id := range []string{"11111111-1111-4111-8111-111111111111", "a b", "$(id)", "it's", "", "`x`;&", "a\nb"} {
 		// The shell itself says what the words are.
-		out, err := exec.Command("/bin/sh", "-c", `claude() { printf '%s|' "$@"; }; `+New().ResumeCommand(id)).Output()
+		out, err := exec.Command("/bin/sh", "-c", `claude() { printf '%s|' "$@"; }; `+New(agent.Host{}).ResumeCommand(id)).Output()
 		if want := "--resume|" + id + "|"; err != nil || string(out) != want {
 			t.Errorf("%q: words %q (%v), want %q", id, out, err, want)
 		}
@@ -48,7 +48,7 @@ func TestResumeCommandIsSafeInAShell(t *testing.T) {
 }
 
 func TestEventsAndLimits(t *testing.T) {
-	a := New()
+	a := New(agent.Host{})
 	if a.Name() != "claude-code" {
 		t.Errorf("name %q", a.Name())
 	}
@@ -92,10 +92,10 @@ func FuzzShellWord(f *testing.F) {
 func BenchmarkDecodeHugeResponse(b *testing.B) {
 	payload := []byte(`{"session_id":"s","hook_event_name":"PostToolUse","tool_use_id":"t","tool_response":{"stdout":"` +
 		strings.Repeat("some words of output\\n", 700_000) + `"}}`)
-	a := New()
+	a := New(agent.Host{})
 	b.SetBytes(int64(len(payload)))
 	for b.Loop() {
-		if _, err := a.Decode(agent.Hook{Payload: payload}); err != nil {
+		if _, err := a.Decode(b.Context(), agent.Hook{Payload: payload}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -104,9 +104,9 @@ func BenchmarkDecodeHugeResponse(b *testing.B) {
 func BenchmarkDecodeStop(b *testing.B) {
 	payload := []byte(`{"session_id":"11111111-1111-4111-8111-111111111111","transcript_path":"/h/.claude/projects/-p/1.jsonl",` +
 		`"cwd":"/","hook_event_name":"Stop","last_assistant_message":"Changed one line in uploader.go."}`)
-	a := New()
+	a := New(agent.Host{})
 	for b.Loop() {
-		if _, err := a.Decode(agent.Hook{Payload: payload}); err != nil {
+		if _, err := a.Decode(b.Context(), agent.Hook{Payload: payload}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -61,7 +61,7 @@ func TestDecodeOddPayloads(t *testing.T) {
 		{"long ids are dropped", `{` + p + `"PreToolUse","tool_use_id":"` + strings.Repeat("x", 300) + `","tool_name":"T"}`, `tool-start name="T"`},
 		{"response as text", `{` + p + `"PostToolUse","tool_response":"line\nline"}`, `tool-end out="line\nline"`},
 	} {
-		in, err := ofUser("/home/u").Decode(agent.Hook{Event: "Stop", Payload: []byte(tt.payload)})
+		in, err := ofUser("/home/u").Decode(t.Context(), agent.Hook{Event: "Stop", Payload: []byte(tt.payload)})
 		if err != nil {
 			t.Errorf("%s: %v", tt.name, err)
 		}
@@ -88,7 +88,7 @@ func TestDecodeErrors(t *testing.T) {
 		{"session without end", `{"hook_event_name":"Stop","session_id":"` + strings.Repeat("x", 1000) + `"}`, false, ErrNoSession},
 		{"cut before the session", `{"hook_event_name":"Stop","cwd":"/x`, true, ErrNoSession},
 	} {
-		in, err := ofUser("/home/u").Decode(agent.Hook{Event: "Stop", Payload: []byte(tt.payload), Cut: tt.cut})
+		in, err := ofUser("/home/u").Decode(t.Context(), agent.Hook{Event: "Stop", Payload: []byte(tt.payload), Cut: tt.cut})
 		if !errors.Is(err, tt.want) || len(in.Events) != 0 {
 			t.Errorf("%s: events %q, error %v; want none and %v", tt.name, sayAll(in), err, tt.want)
 		}
@@ -103,7 +103,7 @@ func TestDecodeCutPayload(t *testing.T) {
 		{"inside an escape", `{"session_id":"s","hook_event_name":"UserPromptSubmit","prompt":"` + long + `\ud83d\ude0`, "word word", "\ufffd"},
 		{"in the response", `{"session_id":"s","hook_event_name":"PostToolUse","tool_name":"Bash","tool_response":{"stdout":"` + long, `{"stdout":"word`, "nothing"},
 	} {
-		in, err := ofUser("/home/u").Decode(agent.Hook{Payload: []byte(tt.payload), Cut: true})
+		in, err := ofUser("/home/u").Decode(t.Context(), agent.Hook{Payload: []byte(tt.payload), Cut: true})
 		if err != nil || len(in.Events) != 1 {
 			t.Errorf("%s: %d events, error %v; want 1", tt.name, len(in.Events), err)
 			continue
@@ -157,7 +157,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	a := ofUser("/home/u")
 	f.Fuzz(func(t *testing.T, payload []byte, cut bool, event string) {
-		in, err := a.Decode(agent.Hook{Event: event, Payload: payload, Cut: cut, Cwd: "/"})
+		in, err := a.Decode(t.Context(), agent.Hook{Event: event, Payload: payload, Cut: cut, Cwd: "/"})
 		if err != nil && len(in.Events) > 0 {
 			t.Errorf("events and an error: %v", err)
 		}

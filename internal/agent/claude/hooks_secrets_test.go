@@ -50,7 +50,7 @@ func testNoLeak(t *testing.T, file string) {
 			`"SubagentStop","agent_id":"a","agent_type":"t","last_assistant_message":%s`, `"SessionStart","model":%s`,
 		} {
 			payload := `{"session_id":"s","hook_event_name":` + fmt.Sprintf(form, quoted) + `}`
-			in, err := a.Decode(agent.Hook{Payload: []byte(payload)})
+			in, err := a.Decode(t.Context(), agent.Hook{Payload: []byte(payload)})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -44,7 +44,7 @@ func jsonLines(t *testing.T, name string) [][]byte {
 
 func decode(t *testing.T, payload []byte) agent.Incoming {
 	t.Helper()
-	in, err := ofUser("/home/u").Decode(agent.Hook{Payload: payload})
+	in, err := ofUser("/home/u").Decode(t.Context(), agent.Hook{Payload: payload})
 	if err != nil {
 		t.Fatalf("Decode(%.200s): %v", payload, err)
 	}
@@ -210,7 +210,7 @@ func TestDecodeDocumented(t *testing.T) {
 		`end reason="prompt_input_exit"`,
 	}
 	for i, line := range jsonLines(t, "hook-stdin.handmade.jsonl") {
-		in, err := ofUser("/home/user").Decode(agent.Hook{Payload: line})
+		in, err := ofUser("/home/user").Decode(t.Context(), agent.Hook{Payload: line})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -332,23 +332,23 @@ func TestP03WorkspaceIsTheRealPath(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	real, link := filepath.Join(dir, "real"), filepath.Join(dir, "link")
-	if err := os.Mkdir(real, 0o700); err != nil {
+	folder, link := filepath.Join(dir, "real"), filepath.Join(dir, "link")
+	if err := os.Mkdir(folder, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(real, link); err != nil {
+	if err := os.Symlink(folder, link); err != nil {
 		t.Fatal(err)
 	}
 	for _, h := range []agent.Hook{
 		{Payload: []byte(`{"session_id":"s","hook_event_name":"Stop","cwd":"` + link + `"}`)},
 		{Payload: []byte(`{"session_id":"s","hook_event_name":"Stop"}`), Cwd: link},
 	} {
-		in, err := ofUser("/home/u").Decode(h)
+		in, err := ofUser("/home/u").Decode(t.Context(), h)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := in.Events[0].Workspace; got != real {
-			t.Errorf("workspace %q, want %q", got, real)
+		if got := in.Events[0].Workspace; got != folder {
+			t.Errorf("workspace %q, want %q", got, folder)
 		}
 	}
 }

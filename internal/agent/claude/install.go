@@ -1,6 +1,7 @@
 package claude
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,8 +46,8 @@ func (a *Agent) hooksOf(v version, known bool) settings.Spec {
 
 // Install writes belay's hooks into the user's settings. Hooks of an earlier belay, at another path or of another form, are
 // replaced.
-func (a *Agent) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
-	return a.hooksOf(a.askVersion()).Install(p, dryRun, nil)
+func (a *Agent) Install(ctx context.Context, p agent.Paths, dryRun bool) ([]agent.Change, error) {
+	return a.hooksOf(a.askVersion(ctx)).Install(p, dryRun, nil)
 }
 
 // Uninstall takes belay's hooks out again.
@@ -55,8 +56,8 @@ func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
 }
 
 // Check says what is wrong with the wiring, one finding each.
-func (a *Agent) Check(p agent.Paths) []string {
-	found := append(a.checkManaged(), a.hooksOf(a.askVersion()).Check(p)...)
+func (a *Agent) Check(ctx context.Context, p agent.Paths) []string {
+	found := append(a.checkManaged(), a.hooksOf(a.askVersion(ctx)).Check(p)...)
 	s, err := a.hooks().Read()
 	if err == nil && flagOf(s.Text, "disableAllHooks") {
 		found = append(found, fmt.Sprintf("%s: disableAllHooks is on: no hook runs", s.Path))

@@ -10,13 +10,13 @@ import (
 )
 
 func TestCheckFindings(t *testing.T) {
-	edit := func(old, new string) func(b box) {
+	edit := func(from, to string) func(b box) {
 		return func(b box) {
 			text := b.read()
-			if !strings.Contains(text, old) {
-				b.t.Fatalf("no %q in\n%s", old, text)
+			if !strings.Contains(text, from) {
+				b.t.Fatalf("no %q in\n%s", from, text)
 			}
-			writeAll(b.t, b.file, strings.Replace(text, old, new, 1), 0o600)
+			writeAll(b.t, b.file, strings.Replace(text, from, to, 1), 0o600)
 		}
 	}
 	for _, tt := range []struct {
@@ -43,14 +43,14 @@ func TestCheckFindings(t *testing.T) {
 		writeAll(t, hook, "", 0o755)
 		b.install(hook, "create")
 		tt.breaks(b)
-		found := b.Check(agent.Paths{Hook: hook})
+		found := b.Check(t.Context(), agent.Paths{Hook: hook})
 		if tt.want == "" && len(found) > 0 || tt.want != "" && (len(found) != 1 || !strings.Contains(found[0], tt.want)) {
 			t.Errorf("%s: %q, want one finding %q", tt.name, found, tt.want)
 		}
 	}
 	b := newBox(t, "2.1.328")
 	b.install("/elsewhere/belay-hook", "create")
-	if found := b.Check(agent.Paths{Hook: hookPath}); len(found) != 1+len(hookEvents()) {
+	if found := b.Check(t.Context(), agent.Paths{Hook: hookPath}); len(found) != 1+len(hookEvents()) {
 		t.Errorf("other path: %q, want one finding for each event and one for the program", found)
 	}
 }
@@ -83,7 +83,7 @@ func TestPresentTellsTheVersionCheaply(t *testing.T) {
 	if v, ok := b.Present(); !ok || v != "" {
 		t.Errorf("unnamed: %q %v, want present without version", v, ok)
 	}
-	if v, ok := b.askVersion(); !ok || v != (version{2, 1, 200}) {
+	if v, ok := b.askVersion(t.Context()); !ok || v != (version{2, 1, 200}) {
 		t.Errorf("asked: %v %v, want 2.1.200", v, ok)
 	}
 }

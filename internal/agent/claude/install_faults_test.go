@@ -36,7 +36,7 @@ func TestInstallOnReadOnlyFolders(t *testing.T) {
 			below = b.state
 		}
 		b.fsys = failFS{vfs.OS{}, below, syscall.EROFS}
-		_, err := b.Install(agent.Paths{Hook: hookPath}, false)
+		_, err := b.Install(t.Context(), agent.Paths{Hook: hookPath}, false)
 		if !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), "install hooks in "+b.file) {
 			t.Errorf("error %v, want one that names %s and says read-only", err, b.file)
 		}
@@ -63,7 +63,7 @@ func TestInstallFaultAtEveryOperation(t *testing.T) {
 					writeAll(t, b.file, text, 0o600)
 				}
 				if what == "uninstall" {
-					if _, err := b.Install(agent.Paths{Hook: hookPath}, false); err != nil {
+					if _, err := b.Install(t.Context(), agent.Paths{Hook: hookPath}, false); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -71,7 +71,7 @@ func TestInstallFaultAtEveryOperation(t *testing.T) {
 				b.fsys = fault
 				var err error
 				if what == "install" {
-					_, err = b.Install(agent.Paths{Hook: hookPath}, false)
+					_, err = b.Install(t.Context(), agent.Paths{Hook: hookPath}, false)
 				} else {
 					_, err = b.Uninstall(agent.Paths{}, false)
 				}

@@ -82,7 +82,7 @@ func (b box) read() string {
 
 func (b box) install(hook, want string) {
 	b.t.Helper()
-	changes, err := b.Install(agent.Paths{Hook: hook}, false)
+	changes, err := b.Install(b.t.Context(), agent.Paths{Hook: hook}, false)
 	b.changed("install", changes, err, want)
 }
 
@@ -168,7 +168,7 @@ func TestInstallRestoresTheSameBytes(t *testing.T) {
 					t.Errorf("%s: %d hooks, want 1 %q in %q", e.Name, n, want, hooks[e.Name])
 				}
 			}
-			if findings := b.Check(agent.Paths{Hook: hookPath}); len(findings) != 1 || !strings.Contains(findings[0], "no program") {
+			if findings := b.Check(t.Context(), agent.Paths{Hook: hookPath}); len(findings) != 1 || !strings.Contains(findings[0], "no program") {
 				t.Errorf("check: %q, want only that the hook is no program", findings)
 			}
 			b.install(hookPath, "keep")
@@ -266,14 +266,14 @@ func TestInstallEventsOfTheVersion(t *testing.T) {
 func TestInstallNamesTheSocketWhenAsked(t *testing.T) {
 	b := newBox(t, "")
 	p := agent.Paths{Hook: "/it's/belay-hook", Socket: "/s p/b.sock"}
-	if _, err := b.Install(p, false); err != nil {
+	if _, err := b.Install(t.Context(), p, false); err != nil {
 		t.Fatal(err)
 	}
 	want := `exec '/it'\''s/belay-hook' --socket '/s p/b.sock' claude-code Stop`
 	if got := b.hooksIn()["Stop"][0]; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	changes, err := b.Install(p, false)
+	changes, err := b.Install(t.Context(), p, false)
 	b.changed("second install", changes, err, "keep")
 	b.uninstall("remove")
 }
@@ -327,7 +327,7 @@ func TestInstallRefuses(t *testing.T) {
 		b := newBox(t, "2.1.328")
 		writeAll(t, b.file, tt.text, tt.mode)
 		for _, dry := range []bool{true, false} {
-			_, err := b.Install(agent.Paths{Hook: tt.hook}, dry)
+			_, err := b.Install(t.Context(), agent.Paths{Hook: tt.hook}, dry)
 			if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("%s: error %v, want %v that says %q", tt.name, err, tt.want, tt.says)
 			}
@@ -340,14 +340,14 @@ func TestInstallRefuses(t *testing.T) {
 		}
 	}
 	none := &Agent{fsys: vfs.OS{}}
-	if _, err := none.Install(agent.Paths{Hook: hookPath}, false); !errors.Is(err, agent.ErrNoHome) {
+	if _, err := none.Install(t.Context(), agent.Paths{Hook: hookPath}, false); !errors.Is(err, agent.ErrNoHome) {
 		t.Errorf("no home: error %v, want %v", err, agent.ErrNoHome)
 	}
 }
 
 func TestInstallDryRunWritesNothing(t *testing.T) {
 	b := newBox(t, "2.1.328")
-	changes, err := b.Install(agent.Paths{Hook: hookPath}, true)
+	changes, err := b.Install(t.Context(), agent.Paths{Hook: hookPath}, true)
 	b.changed("dry install", changes, err, "create")
 	if _, err := os.Stat(b.home); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("config home was made: %v", err)

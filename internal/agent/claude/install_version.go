@@ -74,7 +74,7 @@ func (a *Agent) installedVersion(program string) (version, bool) {
 
 // askVersion finds the version for Install and Check, in the last resort by running "claude --version". That starts no
 // session; the mark keeps belay's own hook out of it all the same.
-func (a *Agent) askVersion() (version, bool) {
+func (a *Agent) askVersion(ctx context.Context) (version, bool) {
 	program, ok := settings.FindProgram(a.path, "claude", nil)
 	if !ok {
 		return version{}, false
@@ -82,11 +82,10 @@ func (a *Agent) askVersion() (version, bool) {
 	if v, ok := a.installedVersion(program); ok {
 		return v, true
 	}
-	// The interface hands no context down: a person waits for this command, and it has its own bound.
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, "--version")
-	cmd.Env = append(os.Environ(), "BELAY_INTERNAL=1")
+	cmd.Env = append(cmd.Environ(), "BELAY_INTERNAL=1")
 	cmd.WaitDelay = 500 * time.Millisecond // a child that holds the pipe open does not hold us
 	out, err := cmd.Output()
 	if err != nil {

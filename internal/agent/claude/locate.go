@@ -22,15 +22,10 @@ const (
 	locateHead  = 64 << 10 // how far into a file its session and workspace are looked for
 )
 
-// locate finds transcripts in this user's config home.
-func locate(ctx context.Context, q agent.Query) ([]agent.Found, error) {
-	return locateIn(ctx, New().home, q)
-}
-
-// locateIn finds main transcripts below home, newest first. Names only say which files are live transcripts; whose a file
+// locate finds main transcripts below home, newest first. Names only say which files are live transcripts; whose a file
 // is, its records say, and the name only where they do not. One head is read at a time, so the cost does not depend on how
 // large the files are.
-func locateIn(ctx context.Context, home string, q agent.Query) ([]agent.Found, error) {
+func locate(ctx context.Context, home string, q agent.Query) ([]agent.Found, error) {
 	files, err := transcripts(home)
 	if err != nil {
 		return nil, err

@@ -66,12 +66,12 @@ func TestLocateByContentNewestFirst(t *testing.T) {
 		{agent.Query{Session: id(6)}, "06"},
 		{agent.Query{Session: id(2), Workspace: work}, ""},
 	} {
-		got, err := locateIn(t.Context(), home, c.q)
+		got, err := locate(t.Context(), home, c.q)
 		if err != nil || sessions(got) != c.want {
 			t.Errorf("%+v: got %q, %v; want %q", c.q, sessions(got), err, c.want)
 		}
 	}
-	if got, err := locateIn(t.Context(), filepath.Join(home, "no"), agent.Query{}); err != nil || got != nil {
+	if got, err := locate(t.Context(), filepath.Join(home, "no"), agent.Query{}); err != nil || got != nil {
 		t.Errorf("no home: got %v, %v", got, err)
 	}
 }
@@ -107,7 +107,7 @@ func TestM01ManyLargeFiles(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	start := time.Now()
-	got, err := locateIn(t.Context(), home, agent.Query{Most: 1000})
+	got, err := locate(t.Context(), home, agent.Query{Most: 1000})
 	took := time.Since(start)
 	runtime.ReadMemStats(&after)
 	if err != nil || len(got) != 122 {

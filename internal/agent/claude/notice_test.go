@@ -12,7 +12,7 @@ const notice = "<task-notification>\n<task-id>a1</task-id>\n<tool-use-id>toolu_9
 
 // A call that went on in the background ends with the program's own notice, by the hook and by the file.
 func TestTaskNotificationEndsTheCall(t *testing.T) {
-	in, err := New().Decode(agent.Hook{Event: "UserPromptSubmit", Payload: []byte(`{"session_id":"11111111-1111-4111-8111-111111111111","hook_event_name":"UserPromptSubmit","prompt":` + strconv.Quote(notice) + `}`)})
+	in, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Event: "UserPromptSubmit", Payload: []byte(`{"session_id":"11111111-1111-4111-8111-111111111111","hook_event_name":"UserPromptSubmit","prompt":` + strconv.Quote(notice) + `}`)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,8 +22,6 @@ package codex
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"time"
 
 	"belay/checkpoint"
@@ -52,28 +50,17 @@ var (
 	_ agent.Recogniser = (*Agent)(nil)
 )
 
-// New gives Codex as the environment of this process describes it.
-func New() *Agent {
+// New gives Codex as it is on a machine.
+func New(h agent.Host) *Agent {
 	a := &Agent{
-		home:  os.Getenv("CODEX_HOME"),
-		state: os.Getenv("BELAY_STATE_DIR"),
-		path:  os.Getenv("PATH"),
-		fsys:  vfs.OS{},
+		home:  h.Below(".codex"),
+		plain: h.Below(".codex"),
+		state: h.State,
+		path:  h.Var("PATH"),
+		fsys:  h.FS,
 	}
-	user, err := os.UserHomeDir()
-	if err == nil && filepath.IsAbs(user) {
-		a.plain = filepath.Join(user, ".codex")
-	}
-	if filepath.IsAbs(a.home) {
-		a.home = payload.RealPath(a.home) // so does Codex, and trust names the file by it
-	} else {
-		a.home = a.plain
-	}
-	if x := os.Getenv("XDG_STATE_HOME"); !filepath.IsAbs(a.state) && filepath.IsAbs(x) {
-		a.state = filepath.Join(x, "belay")
-	}
-	if !filepath.IsAbs(a.state) && a.plain != "" {
-		a.state = filepath.Join(user, ".local", "state", "belay")
+	if dir := h.Dir("CODEX_HOME"); dir != "" {
+		a.home = payload.RealPath(dir) // so does Codex, and trust names the file by it
 	}
 	return a
 }

@@ -241,6 +241,6 @@ func FuzzPacked(f *testing.F) {
 		if err := r.Close(); err != nil {
 			t.Error(err)
 		}
-		New().Recognise(content)
+		New(agent.Host{}).Recognise(content)
 	})
 }

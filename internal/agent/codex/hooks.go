@@ -2,6 +2,7 @@ package codex
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,7 +24,7 @@ var (
 
 // Decode maps one hook call to events. An event that belay does not know means nothing; a known one without a session
 // is ErrNoSession; a payload that is no JSON object is ErrBadPayload unless it was cut, when its readable head counts.
-func (a *Agent) Decode(h agent.Hook) (agent.Incoming, error) {
+func (a *Agent) Decode(_ context.Context, h agent.Hook) (agent.Incoming, error) {
 	p, err := payload.ParsePayload(h.Payload, h.Cut)
 	if err != nil {
 		return agent.Incoming{}, fmt.Errorf("decode %s %s payload: %w", name, h.Event, err)

@@ -20,7 +20,7 @@ func ofUser(home string) *Agent { return &Agent{home: home, plain: home} }
 
 func decode(t testing.TB, event, payload string) agent.Incoming {
 	t.Helper()
-	in, err := ofUser("/home/u/.codex").Decode(agent.Hook{Event: event, Payload: []byte(payload), PID: 7, Cwd: "/home/u/proj"})
+	in, err := ofUser("/home/u/.codex").Decode(t.Context(), agent.Hook{Event: event, Payload: []byte(payload), PID: 7, Cwd: "/home/u/proj"})
 	if err != nil {
 		t.Fatalf("%s: %v", payload, err)
 	}
@@ -172,12 +172,12 @@ func TestOddPayloads(t *testing.T) {
 		{"", false, ErrBadPayload}, {"", true, ErrBadPayload}, {"null", false, ErrBadPayload}, {"[1]", true, ErrBadPayload},
 		{`{"hook_event_name":"Stop"}`, false, ErrNoSession}, {`{"hook_event_name":"Stop","session_id":5}`, false, ErrNoSession},
 	} {
-		in, err := ofUser("/h").Decode(agent.Hook{Event: "Stop", Payload: []byte(tt.payload), Cut: tt.cut})
+		in, err := ofUser("/h").Decode(t.Context(), agent.Hook{Event: "Stop", Payload: []byte(tt.payload), Cut: tt.cut})
 		if !errors.Is(err, tt.want) || len(in.Events) > 0 {
 			t.Errorf("%q: got %s, %v, want %v", tt.payload, sayAll(in), err, tt.want)
 		}
 	}
-	in, err := ofUser("/h").Decode(agent.Hook{Cut: true, Payload: []byte(`{"session_id":"s","hook_event_name":"Stop","last_assistant_message":"one two thr`)})
+	in, err := ofUser("/h").Decode(t.Context(), agent.Hook{Cut: true, Payload: []byte(`{"session_id":"s","hook_event_name":"Stop","last_assistant_message":"one two thr`)})
 	if got := sayAll(in); err != nil || got != `stop text="one two"` {
 		t.Errorf("cut payload: got %s, %v, want what stood whole", got, err)
 	}
@@ -216,7 +216,7 @@ func TestAccount(t *testing.T) {
 }
 
 func TestReply(t *testing.T) {
-	a := New()
+	a := New(agent.Host{})
 	for _, event := range []string{"SessionStart", "UserPromptSubmit"} {
 		want := `{"hookSpecificOutput":{"hookEventName":"` + event + `","additionalContext":"a <b>\n\"c\""}}`
 		if got := string(a.Reply(event, "a <b>\n\"c\"")); got != want {
@@ -235,7 +235,7 @@ func TestReply(t *testing.T) {
 
 // TestWhatIsTold: limits and events as they were seen.
 func TestWhatIsTold(t *testing.T) {
-	a := New()
+	a := New(agent.Host{})
 	if l := a.Limits(); l.BriefBytes != 9000 || !l.LateText || l.Repairs || l.QuietCompaction {
 		t.Errorf("limits %+v", l)
 	}
@@ -264,7 +264,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add([]byte(`{"session_id":"s","hook_event_name":"PreToolUse","tool_input":{"command":"x`), true)
 	f.Fuzz(func(t *testing.T, payload []byte, cut bool) {
-		in, err := ofUser("/h").Decode(agent.Hook{Event: "Stop", Payload: payload, Cut: cut})
+		in, err := ofUser("/h").Decode(t.Context(), agent.Hook{Event: "Stop", Payload: payload, Cut: cut})
 		if err != nil && len(in.Events) > 0 {
 			t.Errorf("events and an error: %v", err)
 		}

@@ -1,6 +1,7 @@
 package codex
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -43,7 +44,7 @@ func (a *Agent) Present() (string, bool) {
 
 // Install writes belay's hooks into the user's hooks.json. Hooks of an earlier belay, at another path or of another form,
 // are replaced, which needs a person's trust again.
-func (a *Agent) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
+func (a *Agent) Install(_ context.Context, p agent.Paths, dryRun bool) ([]agent.Change, error) {
 	return a.hooks().Install(p, dryRun, func(next []byte) string {
 		if len(a.untrusted(next)) > 0 {
 			return howToTrust
@@ -81,7 +82,7 @@ func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
 }
 
 // Check says what is wrong with the wiring, one finding each.
-func (a *Agent) Check(p agent.Paths) []string {
+func (a *Agent) Check(_ context.Context, p agent.Paths) []string {
 	found := a.hooks().Check(p)
 	hooks, err := a.hooks().Read()
 	if err != nil || !hooks.Exists {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"belay/internal/agent"
+	"belay/internal/agent/agenttest"
 	"belay/internal/agent/kit/settings"
 	"belay/internal/jsontext"
 	"belay/internal/vfs"
@@ -81,7 +82,7 @@ func (b box) do(what string, changes []agent.Change, err error, want string) {
 
 func (b box) install(want string) {
 	b.t.Helper()
-	changes, err := b.Install(agent.Paths{Hook: hookPath}, false)
+	changes, err := b.Install(b.t.Context(), agent.Paths{Hook: hookPath}, false)
 	b.do("install", changes, err, want)
 }
 
@@ -214,14 +215,14 @@ func TestUninstallAfterOthersWrote(t *testing.T) {
 func TestInstallUpgrade(t *testing.T) {
 	b := newBox(t)
 	write(t, b.hooks().Path(), usersHooks)
-	changes, err := b.Install(agent.Paths{Hook: "/old place/belay-hook", Socket: "/s p/x.sock"}, false)
+	changes, err := b.Install(b.t.Context(), agent.Paths{Hook: "/old place/belay-hook", Socket: "/s p/x.sock"}, false)
 	b.do("install", changes, err, "hooks.json change")
 	if got := b.hooksIn()["Stop"][1]; got != "exec '/old place/belay-hook' --socket '/s p/x.sock' codex Stop" {
 		t.Errorf("got %s", got)
 	}
 	changes, err = b.Trust(agent.Paths{Hook: "/old place/belay-hook", Socket: "/s p/x.sock"}, false)
 	b.do("trust", changes, err, "config.toml create")
-	changes, err = b.Install(agent.Paths{Hook: hookPath}, false)
+	changes, err = b.Install(b.t.Context(), agent.Paths{Hook: hookPath}, false)
 	b.do("install", changes, err, "hooks.json change")
 	if got := changes[0].Detail; !strings.Contains(got, "/hooks") || !strings.Contains(got, "--trust") {
 		t.Errorf("detail %q, want how to trust", got)
@@ -230,7 +231,7 @@ func TestInstallUpgrade(t *testing.T) {
 	if n := strings.Count(read(t, b.configPath()), "trusted_hash"); n != len(hookEvents()) {
 		t.Errorf("%d hashes, want %d", n, len(hookEvents()))
 	}
-	if changes, err = b.Install(agent.Paths{Hook: hookPath}, false); strings.Contains(changes[0].Detail, "--trust") {
+	if changes, err = b.Install(b.t.Context(), agent.Paths{Hook: hookPath}, false); strings.Contains(changes[0].Detail, "--trust") {
 		t.Errorf("detail %q, %v: trust is given", changes[0].Detail, err)
 	}
 	b.uninstall("hooks.json restore, config.toml remove")
@@ -256,7 +257,7 @@ func TestRefusals(t *testing.T) {
 		b := newBox(t)
 		writeMode(t, b.hooks().Path(), tt.hooks, tt.mode)
 		for _, dry := range []bool{true, false} {
-			if _, err := b.Install(agent.Paths{Hook: tt.hook}, dry); !errors.Is(err, tt.want) {
+			if _, err := b.Install(b.t.Context(), agent.Paths{Hook: tt.hook}, dry); !errors.Is(err, tt.want) {
 				t.Errorf("%s: error %v, want %v", tt.name, err, tt.want)
 			}
 		}
@@ -287,7 +288,7 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("trust in other hooks than are installed: %v, want %v", err, ErrNotInstalled)
 	}
 	none := &Agent{fsys: vfs.OS{}}
-	if _, err := none.Install(agent.Paths{Hook: hookPath}, false); !errors.Is(err, agent.ErrNoHome) {
+	if _, err := none.Install(t.Context(), agent.Paths{Hook: hookPath}, false); !errors.Is(err, agent.ErrNoHome) {
 		t.Errorf("no home: error %v, want %v", err, agent.ErrNoHome)
 	}
 }
@@ -295,7 +296,7 @@ func TestRefusals(t *testing.T) {
 // TestDryRunsWriteNothing.
 func TestDryRunsWriteNothing(t *testing.T) {
 	b := newBox(t)
-	changes, err := b.Install(agent.Paths{Hook: hookPath}, true)
+	changes, err := b.Install(b.t.Context(), agent.Paths{Hook: hookPath}, true)
 	b.do("dry install", changes, err, "hooks.json create")
 	if _, err := os.Stat(b.home); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("home was made: %v", err)
@@ -322,7 +323,7 @@ func TestFaultAtEveryOperation(t *testing.T) {
 			before := withoutTimes(stamps(t, b.home))
 			p := agent.Paths{Hook: hookPath}
 			step := map[string]func() ([]agent.Change, error){
-				"install": func() ([]agent.Change, error) { return b.Install(p, false) }, "trust": func() ([]agent.Change, error) { return b.Trust(p, false) },
+				"install": func() ([]agent.Change, error) { return b.Install(b.t.Context(), p, false) }, "trust": func() ([]agent.Change, error) { return b.Trust(p, false) },
 				"uninstall": func() ([]agent.Change, error) { return b.Uninstall(p, false) },
 			}
 			for _, s := range []string{"install", "trust"} {
@@ -430,27 +431,27 @@ func TestCheck(t *testing.T) {
 		b := newBox(t)
 		p := agent.Paths{Hook: filepath.Join(b.state, "belay-hook")}
 		writeMode(t, p.Hook, "", 0o755)
-		if _, err := b.Install(p, false); err != nil {
+		if _, err := b.Install(b.t.Context(), p, false); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := b.Trust(p, false); err != nil {
 			t.Fatal(err)
 		}
 		tt.breaks(b)
-		found := strings.Join(b.Check(p), "\n")
+		found := strings.Join(b.Check(b.t.Context(), p), "\n")
 		if tt.want == "" && found != "" || !strings.Contains(found, tt.want) {
 			t.Errorf("%s: got %q, want one that says %q", tt.name, found, tt.want)
 		}
 	}
 }
 
-func (b box) edit(path, old, new string) {
+func (b box) edit(path, from, to string) {
 	b.t.Helper()
 	text := read(b.t, path)
-	if !strings.Contains(text, old) {
-		b.t.Fatalf("no %q in\n%s", old, text)
+	if !strings.Contains(text, from) {
+		b.t.Fatalf("no %q in\n%s", from, text)
 	}
-	write(b.t, path, strings.Replace(text, old, new, 1))
+	write(b.t, path, strings.Replace(text, from, to, 1))
 }
 
 func TestPresent(t *testing.T) {
@@ -473,10 +474,8 @@ func TestHomeOfTheEnvironment(t *testing.T) {
 	if err := errors.Join(os.Mkdir(filepath.Join(dir, "real"), 0o755), os.Symlink("real", filepath.Join(dir, ".codex"))); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("HOME", dir)
 	for _, tt := range []struct{ env, want string }{{filepath.Join(dir, ".codex"), "real"}, {"", ".codex"}, {"relative", ".codex"}} {
-		t.Setenv("CODEX_HOME", tt.env)
-		if got := New().home; got != filepath.Join(dir, tt.want) {
+		if got := New(agenttest.Host(dir, "CODEX_HOME="+tt.env)).home; got != filepath.Join(dir, tt.want) {
 			t.Errorf("CODEX_HOME=%q: home %s, want %s", tt.env, got, tt.want)
 		}
 	}

@@ -16,7 +16,7 @@
 package copilot
 
 import (
-	"os"
+	"context"
 	"path/filepath"
 	"time"
 
@@ -24,7 +24,6 @@ import (
 	"belay/internal/agent"
 	"belay/internal/agent/kit/settings"
 	"belay/internal/transcript/lines"
-	"belay/internal/vfs"
 )
 
 // name is the agent's word on the command line, in keys and in folder names.
@@ -33,6 +32,7 @@ const name = "copilot"
 // Agent is Copilot CLI as the rest of belay sees it. The zero value is not ready: use New.
 type Agent struct {
 	home  string // ~/.copilot; empty when there is no home folder
+	path  string // where the program is looked for, as in $PATH
 	hooks settings.Spec
 }
 
@@ -42,11 +42,11 @@ var (
 	_ agent.Recogniser = (*Agent)(nil)
 )
 
-// New gives Copilot CLI as the environment of this process describes it.
-func New() *Agent {
-	home, state := settings.Place(".copilot")
-	return &Agent{home: home, hooks: settings.Spec{
-		Agent: name, Home: home, File: filepath.Join("hooks", "belay.json"), State: state, FS: vfs.OS{},
+// New gives Copilot CLI as it is on a machine.
+func New(h agent.Host) *Agent {
+	home := h.Below(".copilot")
+	return &Agent{home: home, path: h.Var("PATH"), hooks: settings.Spec{
+		Agent: name, Home: home, File: filepath.Join("hooks", "belay.json"), State: h.State, FS: h.FS,
 		Flat: true, Bash: true, Type: "command", Unit: time.Second, Events: hookEvents(),
 	}}
 }
@@ -86,11 +86,11 @@ func (a *Agent) ResumeCommand(session string) string {
 
 // Present says whether Copilot CLI is on this machine. Its version stands in its transcripts only.
 func (a *Agent) Present() (string, bool) {
-	return settings.Present(a.hooks.FS, os.Getenv("PATH"), a.home, nil, "copilot")
+	return settings.Present(a.hooks.FS, a.path, a.home, nil, "copilot")
 }
 
 // Install writes belay's hooks into a file of their own.
-func (a *Agent) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
+func (a *Agent) Install(_ context.Context, p agent.Paths, dryRun bool) ([]agent.Change, error) {
 	return a.hooks.Install(p, dryRun, nil)
 }
 
@@ -100,4 +100,4 @@ func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
 }
 
 // Check says what is wrong with the wiring, one finding each.
-func (a *Agent) Check(p agent.Paths) []string { return a.hooks.Check(p) }
+func (a *Agent) Check(_ context.Context, p agent.Paths) []string { return a.hooks.Check(p) }

@@ -14,6 +14,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
+	"belay/internal/agent/agenttest"
 	"belay/internal/agent/kit/payload"
 	"belay/internal/transcript/lines"
 )
@@ -25,7 +26,7 @@ const (
 
 func read(t testing.TB, path string, opt checkpoint.ReadOptions) checkpoint.Batch {
 	t.Helper()
-	r := New().Open(agent.Source{Path: path, Session: session})
+	r := New(agent.Host{}).Open(agent.Source{Path: path, Session: session})
 	defer r.Close() // read only
 	b, err := r.Read(context.Background(), "", opt)
 	if err != nil {
@@ -123,7 +124,6 @@ func payloads(t testing.TB) (list []string) {
 }
 
 func TestDecode(t *testing.T) {
-	t.Setenv("HOME", "/home/user")
 	list := payloads(t)
 	for _, c := range []struct{ event, payload, want string }{
 		{"userPromptSubmitted", list[0], "prompt run echo hello"},
@@ -134,7 +134,7 @@ func TestDecode(t *testing.T) {
 		{"preCompact", list[3], "compacting"},
 		{"preToolUse", list[3], ""},
 	} {
-		in, err := New().Decode(agent.Hook{Event: c.event, Payload: []byte(c.payload)})
+		in, err := New(agenttest.Host("/home/user")).Decode(t.Context(), agent.Hook{Event: c.event, Payload: []byte(c.payload)})
 		if err != nil {
 			t.Errorf("%s: %v", c.payload, err)
 			continue
@@ -152,7 +152,7 @@ func TestDecode(t *testing.T) {
 		}
 	}
 	for payload, want := range map[string]error{"": payload.ErrNoObject, "null": payload.ErrNoObject, `{"cwd":"/x"}`: ErrNoSession} {
-		if _, err := New().Decode(agent.Hook{Event: "agentStop", Payload: []byte(payload)}); !errors.Is(err, want) {
+		if _, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Event: "agentStop", Payload: []byte(payload)}); !errors.Is(err, want) {
 			t.Errorf("%q: %v, want %v", payload, err, want)
 		}
 	}
@@ -164,7 +164,7 @@ func TestPromptBeforeStart(t *testing.T) {
 	var state *checkpoint.State
 	proc := &checkpoint.Proc{PID: 7, Start: 1}
 	for i, event := range []string{"userPromptSubmitted", "sessionStart", "agentStop"} {
-		in, err := New().Decode(agent.Hook{Event: event, Payload: []byte(list[i])})
+		in, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Event: event, Payload: []byte(list[i])})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -186,7 +186,7 @@ func TestReply(t *testing.T) {
 		{"sessionStart", "", ""},
 		{"userPromptSubmitted", "x", ""},
 	} {
-		if got := string(New().Reply(c.event, c.text)); got != c.want {
+		if got := string(New(agent.Host{}).Reply(c.event, c.text)); got != c.want {
 			t.Errorf("%s %q: %s, want %s", c.event, c.text, got, c.want)
 		}
 	}
@@ -194,7 +194,6 @@ func TestReply(t *testing.T) {
 
 func TestLocate(t *testing.T) {
 	home := t.TempDir()
-	t.Setenv("HOME", home)
 	text, err := os.ReadFile(handmade)
 	if err != nil {
 		t.Fatal(err)
@@ -206,7 +205,7 @@ func TestLocate(t *testing.T) {
 		}
 	}
 	for q, want := range map[agent.Query]int{{}: 1, {Session: session}: 1, {Workspace: "/home/user/project"}: 1, {Workspace: "/home/user"}: 0, {Session: "absent"}: 0} {
-		found, err := New().Locate(context.Background(), q)
+		found, err := New(agenttest.Host(home)).Locate(context.Background(), q)
 		if err != nil || len(found) != want {
 			t.Errorf("%+v: %v %v, want %d", q, found, err, want)
 		}
@@ -222,7 +221,7 @@ func TestRecognise(t *testing.T) {
 		t.Fatal(err)
 	}
 	for head, want := range map[string]bool{string(text): true, `{"type":"session","version":3}`: false, "": false} {
-		if got := New().Recognise([]byte(head)); got != want {
+		if got := New(agent.Host{}).Recognise([]byte(head)); got != want {
 			t.Errorf("%.80q: %v, want %v", head, got, want)
 		}
 	}
@@ -237,7 +236,7 @@ func FuzzLine(f *testing.F) {
 		f.Add([]byte(l))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		New().Recognise(data)
+		New(agent.Host{}).Recognise(data)
 		if len(data) == 0 {
 			return
 		}
@@ -256,7 +255,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add(event, []byte(payloads(f)[i]))
 	}
 	f.Fuzz(func(t *testing.T, event string, data []byte) {
-		in, err := New().Decode(agent.Hook{Event: event, Payload: data})
+		in, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Event: event, Payload: data})
 		if err != nil && len(in.Events) > 0 {
 			t.Errorf("%v, and %d events", err, len(in.Events))
 		}

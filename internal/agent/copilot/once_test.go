@@ -33,7 +33,7 @@ func TestCallsCountOnce(t *testing.T) {
 			if next == 'f' {
 				e.Entries, entry = entry[:1], entry[1:]
 			} else {
-				in, err := New().Decode(agent.Hook{Event: hook[0][0], Payload: []byte(hook[0][1])})
+				in, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Event: hook[0][0], Payload: []byte(hook[0][1])})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -65,7 +65,7 @@ func TestCallsCountOnce(t *testing.T) {
 			if next == 'f' {
 				e.Entries, entry = entry[:1], entry[1:]
 			} else {
-				in, err := New().Decode(agent.Hook{Payload: []byte(hook[0])})
+				in, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Payload: []byte(hook[0])})
 				if err != nil {
 					t.Fatal(err)
 				}

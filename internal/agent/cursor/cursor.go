@@ -20,14 +20,13 @@
 package cursor
 
 import (
-	"os"
+	"context"
 	"time"
 
 	"belay/checkpoint"
 	"belay/internal/agent"
 	"belay/internal/agent/kit/settings"
 	"belay/internal/transcript/lines"
-	"belay/internal/vfs"
 )
 
 // name is the agent's word on the command line, in keys and in folder names.
@@ -36,6 +35,7 @@ const name = "cursor"
 // Agent is Cursor as the rest of belay sees it. The zero value is not ready: use New.
 type Agent struct {
 	home  string // ~/.cursor; empty when there is no home folder
+	path  string // where the program is looked for, as in $PATH
 	hooks settings.Spec
 }
 
@@ -45,11 +45,11 @@ var (
 	_ agent.Recogniser = (*Agent)(nil)
 )
 
-// New gives Cursor as the environment of this process describes it.
-func New() *Agent {
-	home, state := settings.Place(".cursor")
-	return &Agent{home: home, hooks: settings.Spec{
-		Agent: name, Home: home, File: "hooks.json", State: state, FS: vfs.OS{},
+// New gives Cursor as it is on a machine.
+func New(h agent.Host) *Agent {
+	home := h.Below(".cursor")
+	return &Agent{home: home, path: h.Var("PATH"), hooks: settings.Spec{
+		Agent: name, Home: home, File: "hooks.json", State: h.State, FS: h.FS,
 		Flat: true, Unit: time.Second, Events: hookEvents(),
 	}}
 }
@@ -94,11 +94,11 @@ func (a *Agent) ResumeCommand(session string) string {
 
 // Present says whether Cursor is on this machine. Its version is not told by any file that is known.
 func (a *Agent) Present() (string, bool) {
-	return settings.Present(a.hooks.FS, os.Getenv("PATH"), a.home, nil, "cursor-agent", "cursor")
+	return settings.Present(a.hooks.FS, a.path, a.home, nil, "cursor-agent", "cursor")
 }
 
 // Install writes belay's hooks into the user's hooks.json.
-func (a *Agent) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
+func (a *Agent) Install(_ context.Context, p agent.Paths, dryRun bool) ([]agent.Change, error) {
 	return a.hooks.Install(p, dryRun, nil)
 }
 
@@ -108,4 +108,4 @@ func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
 }
 
 // Check says what is wrong with the wiring, one finding each.
-func (a *Agent) Check(p agent.Paths) []string { return a.hooks.Check(p) }
+func (a *Agent) Check(_ context.Context, p agent.Paths) []string { return a.hooks.Check(p) }

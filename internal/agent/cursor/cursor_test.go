@@ -13,6 +13,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
+	"belay/internal/agent/agenttest"
 	"belay/internal/agent/kit/payload"
 	"belay/internal/transcript/lines"
 )
@@ -24,7 +25,7 @@ const (
 
 func read(t testing.TB, path string, from checkpoint.Cursor, opt checkpoint.ReadOptions) checkpoint.Batch {
 	t.Helper()
-	r := New().Open(agent.Source{Path: path, Session: session})
+	r := New(agent.Host{}).Open(agent.Source{Path: path, Session: session})
 	defer r.Close() // read only
 	b, err := r.Read(context.Background(), from, opt)
 	if err != nil {
@@ -152,7 +153,7 @@ func TestDecode(t *testing.T) {
 		{other("sessionEnd", `,"reason":"user_close"`), "end user_close"},
 		{other("afterAgentThought", `,"text":"hm"`), ""},
 	} {
-		in, err := New().Decode(agent.Hook{Event: "from the command line", Payload: []byte(c.payload)})
+		in, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Event: "from the command line", Payload: []byte(c.payload)})
 		if err != nil {
 			t.Errorf("%s: %v", c.payload, err)
 			continue
@@ -176,11 +177,11 @@ func TestDecode(t *testing.T) {
 		}
 	}
 	for payload, want := range map[string]error{"": payload.ErrNoObject, "[]": payload.ErrNoObject, `{"a":`: payload.ErrNoObject, `{"hook_event_name":"stop"}`: ErrNoSession} {
-		if _, err := New().Decode(agent.Hook{Event: "stop", Payload: []byte(payload)}); !errors.Is(err, want) {
+		if _, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Event: "stop", Payload: []byte(payload)}); !errors.Is(err, want) {
 			t.Errorf("%q: %v, want %v", payload, err, want)
 		}
 	}
-	cut, err := New().Decode(agent.Hook{Payload: []byte(list[1][:len(list[1])-100]), Cut: true})
+	cut, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Payload: []byte(list[1][:len(list[1])-100]), Cut: true})
 	if err != nil || len(cut.Events) != 1 || cut.Events[0].Name != "Write" {
 		t.Errorf("a payload that was cut: %+v, %v; want what stands whole in it", cut, err)
 	}
@@ -192,7 +193,7 @@ func TestReply(t *testing.T) {
 		{"sessionStart", "", ""},
 		{"stop", "x", ""},
 	} {
-		if got := string(New().Reply(c.event, c.text)); got != c.want {
+		if got := string(New(agent.Host{}).Reply(c.event, c.text)); got != c.want {
 			t.Errorf("%s %q: %s, want %s", c.event, c.text, got, c.want)
 		}
 	}
@@ -202,7 +203,6 @@ func TestReply(t *testing.T) {
 // name. The hooks of the command line, which name no transcript, find it too.
 func TestLocate(t *testing.T) {
 	home := t.TempDir()
-	t.Setenv("HOME", home)
 	text, err := os.ReadFile(handmade)
 	if err != nil {
 		t.Fatal(err)
@@ -229,7 +229,7 @@ func TestLocate(t *testing.T) {
 		{agent.Query{Workspace: "/home/user-project"}, nil},
 		{agent.Query{Session: "absent"}, nil},
 	} {
-		found, err := New().Locate(context.Background(), c.q)
+		found, err := New(agenttest.Host(home)).Locate(context.Background(), c.q)
 		var got []string
 		for _, f := range found {
 			got = append(got, f.Path)
@@ -239,7 +239,7 @@ func TestLocate(t *testing.T) {
 			t.Errorf("%+v: %v %v, want %v", c.q, got, err, c.want)
 		}
 	}
-	in, err := New().Decode(agent.Hook{Payload: []byte(payloads(t)[0])})
+	in, err := New(agenttest.Host(home)).Decode(t.Context(), agent.Hook{Payload: []byte(payloads(t)[0])})
 	if err != nil || in.Events[0].Transcript != flat {
 		t.Errorf("a hook without a path: %+v %v, want %s", in, err, flat)
 	}
@@ -258,7 +258,7 @@ func TestRecognise(t *testing.T) {
 		`{"role":"user","message":{"content":[]},"uuid":"x"}`:       false,
 		"": false, "role": false, `{"role":"x","message":`: false,
 	} {
-		if got := New().Recognise([]byte(head)); got != want {
+		if got := New(agent.Host{}).Recognise([]byte(head)); got != want {
 			t.Errorf("%.80q: %v, want %v", head, got, want)
 		}
 	}
@@ -274,7 +274,7 @@ func FuzzLine(f *testing.F) {
 	}
 	path := filepath.Join(f.TempDir(), "t.jsonl")
 	f.Fuzz(func(t *testing.T, data []byte) {
-		New().Recognise(data)
+		New(agent.Host{}).Recognise(data)
 		if len(data) == 0 {
 			return
 		}
@@ -302,7 +302,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(p[:len(p)/2]), true)
 	}
 	f.Fuzz(func(t *testing.T, data []byte, cut bool) {
-		in, err := New().Decode(agent.Hook{Event: "stop", Payload: data, Cut: cut})
+		in, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Event: "stop", Payload: data, Cut: cut})
 		if err != nil && len(in.Events) > 0 {
 			t.Errorf("%v, and %d events", err, len(in.Events))
 		}

@@ -2,6 +2,7 @@ package cursor
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,7 +20,7 @@ var ErrNoSession = errors.New("payload names no session")
 
 // Decode maps one hook call to events. An event that belay does not know means nothing; a known one without a session is
 // ErrNoSession; a payload that is no JSON object is an error, unless it was cut and something of it stands whole.
-func (a *Agent) Decode(h agent.Hook) (agent.Incoming, error) {
+func (a *Agent) Decode(_ context.Context, h agent.Hook) (agent.Incoming, error) {
 	p, err := payload.ParsePayload(h.Payload, h.Cut)
 	if err != nil {
 		return agent.Incoming{}, fmt.Errorf("decode %s %s payload: %w", name, h.Event, err)

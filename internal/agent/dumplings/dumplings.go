@@ -42,7 +42,7 @@ var (
 )
 
 // New gives the agent.
-func New() *Agent { return &Agent{} }
+func New(agent.Host) *Agent { return &Agent{} }
 
 // Name is "dumplings".
 func (a *Agent) Name() string { return name }
@@ -54,7 +54,7 @@ func (a *Agent) Events() []agent.EventSpec { return nil }
 func (a *Agent) Limits() agent.Limits { return agent.Limits{BriefBytes: 9000} }
 
 // Decode knows no payloads: a program that uses the library sends op event.
-func (a *Agent) Decode(agent.Hook) (agent.Incoming, error) {
+func (a *Agent) Decode(context.Context, agent.Hook) (agent.Incoming, error) {
 	return agent.Incoming{}, agent.ErrNotOurs
 }
 

@@ -22,7 +22,7 @@ import (
 
 func read(t testing.TB, src agent.Source, from checkpoint.Cursor, opt checkpoint.ReadOptions) checkpoint.Batch {
 	t.Helper()
-	tr := New().Open(src)
+	tr := New(agent.Host{}).Open(src)
 	b, err := tr.Read(context.Background(), from, opt)
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +136,7 @@ func TestRewrites(t *testing.T) {
 func TestUnknownVersion(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "helper.duas")
 	put(t, path, strings.Replace(duas(1, hello), "version = 1", "version = 2", 1))
-	b, err := New().Open(agent.Source{Path: path}).Read(context.Background(), "c", checkpoint.ReadOptions{})
+	b, err := New(agent.Host{}).Open(agent.Source{Path: path}).Read(context.Background(), "c", checkpoint.ReadOptions{})
 	if !errors.Is(err, ErrVersion) || b.Cursor != "c" || len(b.Entries) > 0 {
 		t.Errorf("%v, %+v, want ErrVersion and nothing else", err, b)
 	}
@@ -184,10 +184,10 @@ func TestTable(t *testing.T) {
 	save(t, db, "one", "2026-07-21T12:00:00+02:00", hello, yes, more)
 	same(t, "then", show(read(t, src, b.Cursor, checkpoint.ReadOptions{}).Entries), []string{"user more"})
 	head, err := os.ReadFile(path)
-	if err != nil || !New().Recognise(head[:min(len(head), 64<<10)]) {
+	if err != nil || !New(agent.Host{}).Recognise(head[:min(len(head), 64<<10)]) {
 		t.Errorf("the database is not recognised (%v)", err)
 	}
-	if got := New().Watch(path); !slices.Equal(got, []string{path, path + "-wal"}) {
+	if got := New(agent.Host{}).Watch(path); !slices.Equal(got, []string{path, path + "-wal"}) {
 		t.Errorf("watched: %v", got)
 	}
 }
@@ -219,13 +219,13 @@ func TestReadingChangesNothing(t *testing.T) {
 	}
 	before := hashes(t, dir)
 	read(t, agent.Source{Path: path}, "", checkpoint.ReadOptions{})
-	if found, err := New().Locate(context.Background(), agent.Query{Workspace: dir, Session: "helper"}); err != nil || len(found) != 1 {
+	if found, err := New(agent.Host{}).Locate(context.Background(), agent.Query{Workspace: dir, Session: "helper"}); err != nil || len(found) != 1 {
 		t.Errorf("locate: %v %v", found, err)
 	}
 	if after := hashes(t, dir); !slices.Equal(before, after) {
 		t.Errorf("reading changed the folder: %v to %v", before, after)
 	}
-	_, err := New().Open(agent.Source{Path: filepath.Join(dir, "absent.duas")}).Read(context.Background(), "", checkpoint.ReadOptions{})
+	_, err := New(agent.Host{}).Open(agent.Source{Path: filepath.Join(dir, "absent.duas")}).Read(context.Background(), "", checkpoint.ReadOptions{})
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("absent: %v, want fs.ErrNotExist", err)
 	}
@@ -242,7 +242,7 @@ func TestRecognise(t *testing.T) {
 		sqliteHead + "...":                       false,
 		sqliteHead + "CREATE TABLE session (id TEXT)": false,
 	} {
-		if got := New().Recognise([]byte(head)); got != want {
+		if got := New(agent.Host{}).Recognise([]byte(head)); got != want {
 			t.Errorf("%q: %v, want %v", head, got, want)
 		}
 	}
@@ -256,7 +256,7 @@ func TestLocate(t *testing.T) {
 	put(t, filepath.Join(dir, "saved", "k1.duas"), strings.Replace(duas(1, hello), "agent_name", "agent_uuid = uu-1\nagent_name", 1))
 	put(t, filepath.Join(dir, "other.txt"), "x")
 	for session, want := range map[string]int{"": 1, "k1": 1, "uu-1": 1, "helper": 1, "k2": 0} {
-		found, err := New().Locate(context.Background(), agent.Query{Workspace: dir, Session: session})
+		found, err := New(agent.Host{}).Locate(context.Background(), agent.Query{Workspace: dir, Session: session})
 		if err != nil || len(found) != want || want == 1 && (found[0].Session != "k1" || found[0].Workspace != dir) {
 			t.Errorf("session %q: %v %v, want %d", session, found, err, want)
 		}
@@ -278,6 +278,6 @@ func FuzzDuas(f *testing.F) {
 		if err != nil && !errors.Is(err, wholefile.ErrBroken) && !errors.Is(err, ErrVersion) {
 			t.Errorf("%q: %v", data, err)
 		}
-		New().Recognise(data)
+		New(agent.Host{}).Recognise(data)
 	})
 }

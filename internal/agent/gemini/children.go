@@ -143,7 +143,7 @@ type told struct {
 
 // children tells of the sub-agents that a batch knows nothing of: those whose files are new, and those that have ended. The
 // cursor says which were told of before; that they have ended may be told again.
-func (r *reader) children(b *checkpoint.Batch) {
+func (r *reader) children(s *state, b *checkpoint.Batch) {
 	session := r.src.Session
 	if session == "" {
 		h, _ := headerOf(r.src.Path)
@@ -156,8 +156,8 @@ func (r *reader) children(b *checkpoint.Batch) {
 	if r.told == nil {
 		r.told = map[string]told{}
 	}
-	cur, asker := readCursor(b.Cursor), newestAnswer(r.src.Path, time.Time{})
-	newest := cur.Child
+	asker := newestAnswer(r.src.Path, time.Time{})
+	newest := s.Child
 	for _, f := range slices.Backward(files) {
 		t, known := r.told[f.path]
 		if !known {
@@ -166,7 +166,7 @@ func (r *reader) children(b *checkpoint.Batch) {
 				continue // its header may still be written
 			}
 		}
-		if at := t.began.UnixMilli(); !known && !t.none && at > cur.Child {
+		if at := t.began.UnixMilli(); !known && !t.none && at > s.Child {
 			newest = max(newest, at)
 			b.Entries = append(b.Entries, checkpoint.Entry{Kind: checkpoint.EntryChildStart, ID: "child:" + t.id, At: t.began, Child: t.id, Transcript: t.path, Session: r.foreign})
 		}
@@ -179,8 +179,5 @@ func (r *reader) children(b *checkpoint.Batch) {
 		}
 		r.told[f.path] = t
 	}
-	if cur.Child != newest {
-		cur.Child = newest
-		b.Cursor = cur.encode()
-	}
+	s.Child = newest
 }

@@ -79,7 +79,7 @@ func TestToolsOfChildren(t *testing.T) {
 	a := &Agent{}
 	tell := func(payload string) string {
 		t.Helper()
-		in, err := a.Decode(agent.Hook{Payload: []byte(strings.Replace(payload, `"s"`, `"11111111-1111-4111-8111-111111111111"`, 1))})
+		in, err := a.Decode(t.Context(), agent.Hook{Payload: []byte(strings.Replace(payload, `"s"`, `"11111111-1111-4111-8111-111111111111"`, 1))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +94,7 @@ func TestToolsOfChildren(t *testing.T) {
 		return `{"id":"` + id + `","timestamp":"2026-01-05T10:00:` + at + `.000Z","type":"gemini","content":"I work."` + rest + "}\n"
 	}
 	id := func(msg, tool, input string) string { return callID(msg, callBase(tool, []byte(input)), 0) }
-	ls, make := `{"command":"ls"}`, `{"command":"make"}`
+	ls, build := `{"command":"ls"}`, `{"command":"make"}`
 	expect := func(what, got, want string) {
 		t.Helper()
 		if got != want {
@@ -108,17 +108,17 @@ func TestToolsOfChildren(t *testing.T) {
 	child("two", "08", said("d1", "user", "a task")+"\n")
 	expect("a tool while they have not answered", tell(tool("BeforeTool", path, "08", "run_shell_command", ls)), "tool-start "+id("g1", "run_shell_command", ls))
 	child("one", "07", said("c1", "user", "a task")+"\n"+answer("c2", "09", ""))
-	first := id("c2", "run_shell_command", make)
-	expect("a sub-agent's tool", tell(tool("BeforeTool", path, "10", "run_shell_command", make)), "child-start one generalist, start one generalist, tool-start one "+first)
+	first := id("c2", "run_shell_command", build)
+	expect("a sub-agent's tool", tell(tool("BeforeTool", path, "10", "run_shell_command", build)), "child-start one generalist, start one generalist, tool-start one "+first)
 	child("two", "08", said("d1", "user", "a task")+"\n"+answer("d2", "11", ""))
 	expect("the other's", tell(tool("BeforeTool", path, "12", "run_shell_command", `{"command":"pwd"}`)),
 		"child-start two expert, start two expert, tool-start two "+id("d2", "run_shell_command", `{"command":"pwd"}`))
 	child("two", "08", said("d1", "user", "a task")+"\n"+answer("d2", "11", `,"toolCalls":[{"name":"run_shell_command","args":{"command":"pwd"},"status":"success"}]`))
-	expect("its end", tell(tool("AfterTool", path, "13", "run_shell_command", make)), "tool-end one "+first)
+	expect("its end", tell(tool("AfterTool", path, "13", "run_shell_command", build)), "tool-end one "+first)
 	a = &Agent{} // the daemon is another one now
-	expect("its end, after a restart", tell(tool("AfterTool", path, "13", "run_shell_command", make)), "child-start one, start one, tool-end one "+first)
+	expect("its end, after a restart", tell(tool("AfterTool", path, "13", "run_shell_command", build)), "child-start one, start one, tool-end one "+first)
 	if err := os.RemoveAll(filepath.Join(filepath.Dir(path), "11111111-1111-4111-8111-111111111111")); err != nil {
 		t.Fatal(err)
 	}
-	expect("nobody's", tell(tool("BeforeTool", path, "14", "run_shell_command", make)), "tool-start "+id("g1", "run_shell_command", make))
+	expect("nobody's", tell(tool("BeforeTool", path, "14", "run_shell_command", build)), "tool-start "+id("g1", "run_shell_command", build))
 }

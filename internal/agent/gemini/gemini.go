@@ -18,7 +18,6 @@
 package gemini
 
 import (
-	"os"
 	"path/filepath"
 	"time"
 
@@ -49,27 +48,18 @@ var (
 	_ agent.Recogniser = (*Agent)(nil)
 )
 
-// New gives Gemini CLI as the environment of this process describes it.
-func New() *Agent {
+// New gives Gemini CLI as it is on a machine.
+func New(h agent.Host) *Agent {
 	a := &Agent{
-		state:   os.Getenv("BELAY_STATE_DIR"),
-		path:    os.Getenv("PATH"),
-		managed: systemSettings(),
-		fsys:    vfs.OS{},
+		home:    h.Below(".gemini"),
+		plain:   h.Below(".gemini"),
+		state:   h.State,
+		path:    h.Var("PATH"),
+		managed: systemSettings(h),
+		fsys:    h.FS,
 	}
-	user, err := os.UserHomeDir()
-	if err == nil && filepath.IsAbs(user) {
-		a.plain = filepath.Join(user, ".gemini")
-	}
-	a.home = a.plain
-	if home := os.Getenv("GEMINI_CLI_HOME"); filepath.IsAbs(home) {
-		a.home = filepath.Join(home, ".gemini")
-	}
-	if x := os.Getenv("XDG_STATE_HOME"); !filepath.IsAbs(a.state) && filepath.IsAbs(x) {
-		a.state = filepath.Join(x, "belay")
-	}
-	if !filepath.IsAbs(a.state) && a.plain != "" {
-		a.state = filepath.Join(user, ".local", "state", "belay")
+	if dir := h.Dir("GEMINI_CLI_HOME"); dir != "" {
+		a.home = filepath.Join(dir, ".gemini")
 	}
 	return a
 }

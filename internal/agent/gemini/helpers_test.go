@@ -137,8 +137,8 @@ func transcriptFiles(t *testing.T) []string {
 	return files
 }
 
-// state is what can be seen of all files of a folder.
-func state(t *testing.T, dir string) map[string]string {
+// looks is what can be seen of all files of a folder.
+func looks(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {

@@ -2,6 +2,7 @@ package gemini
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,7 +31,7 @@ func label(p payload.Payload, key string) string { return words(p.Text(key), max
 //
 // It looks at the end of the session's transcript, for what the payload does not say: which message of the model's asked
 // for a tool call, and which of the texts of a turn is its last.
-func (a *Agent) Decode(h agent.Hook) (agent.Incoming, error) {
+func (a *Agent) Decode(_ context.Context, h agent.Hook) (agent.Incoming, error) {
 	p, err := payload.ParsePayload(h.Payload, h.Cut)
 	if err != nil {
 		return agent.Incoming{}, fmt.Errorf("decode %s %s payload: %w", name, h.Event, err)

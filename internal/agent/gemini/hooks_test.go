@@ -19,7 +19,7 @@ import (
 // decode gives the one event of a payload.
 func decode(t *testing.T, a *Agent, payload string) (checkpoint.Event, agent.Ask) {
 	t.Helper()
-	in, err := a.Decode(agent.Hook{Payload: []byte(payload), Cwd: "/proj"})
+	in, err := a.Decode(t.Context(), agent.Hook{Payload: []byte(payload), Cwd: "/proj"})
 	if err != nil || len(in.Events) != 1 {
 		t.Fatalf("%s: got %d events, %v, want one", payload, len(in.Events), err)
 	}
@@ -54,7 +54,7 @@ func TestCapturedHooks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		in, err := a.Decode(agent.Hook{Payload: payload})
+		in, err := a.Decode(t.Context(), agent.Hook{Payload: payload})
 		if err != nil {
 			t.Fatalf("%s: %v", payload, err)
 		}
@@ -95,7 +95,7 @@ func TestHookCases(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, c := range cases {
-			in, err := (&Agent{plain: "/home/u/.gemini"}).Decode(agent.Hook{Payload: c.Stdin})
+			in, err := (&Agent{plain: "/home/u/.gemini"}).Decode(t.Context(), agent.Hook{Payload: c.Stdin})
 			n := 1
 			if event == "PreCompress" {
 				n = 0 // trigger auto: it comes before every call of the model
@@ -148,7 +148,7 @@ func TestMeaning(t *testing.T) {
 		{`{"hook_event_name":"AfterTool","session_id":"s","tool_name":"x","tool_response":{"llmContent":"lo`, false, ErrBadPayload, 0},
 		{`{"hook_event_name":"AfterTool","session_id":"s","tool_name":"x","tool_response":{"llmContent":"lo`, true, nil, 1},
 	} {
-		in, err := (&Agent{}).Decode(agent.Hook{Payload: []byte(tt.payload), Cut: tt.cut})
+		in, err := (&Agent{}).Decode(t.Context(), agent.Hook{Payload: []byte(tt.payload), Cut: tt.cut})
 		if !errors.Is(err, tt.want) || len(in.Events) != tt.events {
 			t.Errorf("%s: got %d events, %v, want %d, %v", tt.payload, len(in.Events), err, tt.events, tt.want)
 		}
@@ -300,7 +300,7 @@ func TestSecretsInHooks(t *testing.T) {
 }
 
 func TestReply(t *testing.T) {
-	a := New()
+	a := New(agent.Host{})
 	for _, tt := range []struct{ event, text, want string }{
 		{"SessionStart", "", ""},
 		{"BeforeAgent", "", ""},
@@ -333,7 +333,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(tool("BeforeTool", "/x.jsonl", "06", "read_file", `{"a":2}`)), true)
 	f.Add([]byte(`{"hook_event_name":"AfterAgent","session_id":"s","prompt_response":"x"}`), false)
 	f.Fuzz(func(t *testing.T, payload []byte, cut bool) {
-		in, err := New().Decode(agent.Hook{Event: "BeforeTool", Payload: payload, Cut: cut})
+		in, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Event: "BeforeTool", Payload: payload, Cut: cut})
 		if err != nil && len(in.Events) > 0 {
 			t.Errorf("%v and %d events", err, len(in.Events))
 		}

@@ -1,10 +1,10 @@
 package gemini
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -28,8 +28,8 @@ func (a *Agent) hooks() settings.Spec {
 }
 
 // systemSettings is where the administrator's settings are.
-func systemSettings() string {
-	if path := os.Getenv("GEMINI_CLI_SYSTEM_SETTINGS_PATH"); path != "" {
+func systemSettings(h agent.Host) string {
+	if path := h.Var("GEMINI_CLI_SYSTEM_SETTINGS_PATH"); path != "" {
 		return path
 	}
 	if runtime.GOOS == "darwin" {
@@ -46,7 +46,7 @@ func (a *Agent) Present() (string, bool) {
 
 // Install writes belay's hooks into the user's settings. Hooks of an earlier belay, at another path or of another form, are
 // replaced.
-func (a *Agent) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
+func (a *Agent) Install(_ context.Context, p agent.Paths, dryRun bool) ([]agent.Change, error) {
 	return a.hooks().Install(p, dryRun, nil)
 }
 
@@ -56,7 +56,7 @@ func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
 }
 
 // Check says what is wrong with the wiring, one finding each.
-func (a *Agent) Check(p agent.Paths) (found []string) {
+func (a *Agent) Check(_ context.Context, p agent.Paths) (found []string) {
 	text, err := vfs.ReadFile(a.fsys, a.managed, settings.MaxFile)
 	if err == nil {
 		found = turnedOff(a.managed, text)

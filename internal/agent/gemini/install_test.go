@@ -86,24 +86,24 @@ func TestInstallAndBack(t *testing.T) {
 		a, p := world(t)
 		path := a.hooks().Path()
 		put(t, path, text)
-		list, err := a.Install(p, true)
+		list, err := a.Install(t.Context(), p, true)
 		if got := action(t, list, err); got != "change" {
 			t.Errorf("%s: dry run: got %s, want change", name, got)
 		}
 		if data, err := os.ReadFile(path); err != nil || string(data) != text {
 			t.Errorf("%s: a dry run changed the file: %q, %v", name, data, err)
 		}
-		list, err = a.Install(p, false)
+		list, err = a.Install(t.Context(), p, false)
 		action(t, list, err)
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		checkInstalled(t, name, text, string(data))
-		if found := a.Check(p); len(found) > 0 {
+		if found := a.Check(t.Context(), p); len(found) > 0 {
 			t.Errorf("%s: check after install: %q", name, found)
 		}
-		list, err = a.Install(p, false)
+		list, err = a.Install(t.Context(), p, false)
 		if got := action(t, list, err); got != "keep" {
 			t.Errorf("%s: second install: got %s, want keep", name, got)
 		}
@@ -153,7 +153,7 @@ func TestUninstallAfterChanges(t *testing.T) {
 		a, p := world(t)
 		path := a.hooks().Path()
 		put(t, path, text)
-		if _, err := a.Install(p, false); err != nil {
+		if _, err := a.Install(t.Context(), p, false); err != nil {
 			t.Fatal(err)
 		}
 		data, err := os.ReadFile(path)
@@ -181,11 +181,11 @@ func TestUninstallAfterChanges(t *testing.T) {
 
 func TestInstallCreates(t *testing.T) {
 	a, p := world(t)
-	list, err := a.Install(p, false)
+	list, err := a.Install(t.Context(), p, false)
 	if got := action(t, list, err); got != "create" {
 		t.Errorf("got %s, want create", got)
 	}
-	if found := a.Check(p); len(found) > 0 {
+	if found := a.Check(t.Context(), p); len(found) > 0 {
 		t.Errorf("check: %q", found)
 	}
 	list, err = a.Uninstall(p, false)
@@ -208,14 +208,14 @@ func TestInstallReplacesOlder(t *testing.T) {
 "AfterTool":[{"hooks":[{"type":"command","command":"exec '/o l'\\''d/belay-hook' --socket /s gemini AfterTool","timeout":5},{"type":"command","command":"mine gemini AfterTool"}]}],
 "Stop":[{"hooks":[{"type":"command","command":"/old/belay-hook claude-code Stop"}]}]}}`
 	put(t, a.hooks().Path(), old)
-	found := strings.Join(a.Check(p), "\n")
+	found := strings.Join(a.Check(t.Context(), p), "\n")
 	for _, want := range []string{"/old/belay-hook, not ", "5 milliseconds, less than a second", "SessionStart: hook is missing", `/o l'd/belay-hook`} {
 		if !strings.Contains(found, want) {
 			t.Errorf("check: got\n%s\nwant %q in it", found, want)
 		}
 	}
 	p.Socket = "/elsewhere/belay.sock"
-	if _, err := a.Install(p, false); err != nil {
+	if _, err := a.Install(t.Context(), p, false); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(a.hooks().Path())
@@ -232,10 +232,10 @@ func TestCheckTurnedOff(t *testing.T) {
 	a, p := world(t)
 	put(t, a.hooks().Path(), `{"hooksConfig":{"disabled":["belay"]}}`)
 	put(t, a.managed, "{ // ours\n\"hooksConfig\":{\"enabled\":false}}")
-	if _, err := a.Install(p, false); err != nil {
+	if _, err := a.Install(t.Context(), p, false); err != nil {
 		t.Fatal(err)
 	}
-	found := strings.Join(a.Check(p), "\n")
+	found := strings.Join(a.Check(t.Context(), p), "\n")
 	for _, want := range []string{`hooksConfig.disabled names "belay"`, "managed.json: hooksConfig.enabled is false"} {
 		if !strings.Contains(found, want) {
 			t.Errorf("got\n%s\nwant %q in it", found, want)
@@ -266,7 +266,7 @@ func TestInstallRefuses(t *testing.T) {
 		if tt.hook != "" {
 			p.Hook = tt.hook
 		}
-		if _, err := a.Install(p, false); !errors.Is(err, tt.want) {
+		if _, err := a.Install(t.Context(), p, false); !errors.Is(err, tt.want) {
 			t.Errorf("%s: got %v, want %v", tt.name, err, tt.want)
 		}
 		if data, err := os.ReadFile(a.hooks().Path()); err != nil || string(data) != tt.text {
@@ -275,7 +275,7 @@ func TestInstallRefuses(t *testing.T) {
 	}
 	a, p := world(t)
 	a.home = ""
-	if _, err := a.Install(p, false); !errors.Is(err, agent.ErrNoHome) {
+	if _, err := a.Install(t.Context(), p, false); !errors.Is(err, agent.ErrNoHome) {
 		t.Errorf("got %v, want agent.ErrNoHome", err)
 	}
 }

@@ -121,19 +121,19 @@ func TestRecognise(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !New().Recognise(data[:min(len(data), 64<<10)]) {
+		if !New(agent.Host{}).Recognise(data[:min(len(data), 64<<10)]) {
 			t.Errorf("%s is not recognised", path)
 		}
 	}
 	for _, head := range []string{"", `{"type":"user","uuid":"x","sessionId":"s"}`, `{"type":"session","version":3,"id":"x","cwd":"/"}`} {
-		if New().Recognise([]byte(head)) {
+		if New(agent.Host{}).Recognise([]byte(head)) {
 			t.Errorf("%s is recognised, want not", head)
 		}
 	}
 }
 
 func TestResumeCommand(t *testing.T) {
-	if got, want := New().ResumeCommand("it's"), `gemini --resume 'it'\''s'`; got != want {
+	if got, want := New(agent.Host{}).ResumeCommand("it's"), `gemini --resume 'it'\''s'`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -23,13 +23,13 @@ import (
 func TestGolden(t *testing.T) {
 	var got strings.Builder
 	for _, path := range transcriptFiles(t) {
-		before := state(t, filepath.Dir(path))
+		before := looks(t, filepath.Dir(path))
 		b := readAll(t, open(path), "", checkpoint.ReadOptions{})
 		fmt.Fprintf(&got, "%s: %s\n", filepath.Base(path), digest(b))
 		newestAnswer(path, time.Time{})
 		headerOf(path)
 		liveFile(path, "x")
-		if after := state(t, filepath.Dir(path)); !maps.Equal(before, after) {
+		if after := looks(t, filepath.Dir(path)); !maps.Equal(before, after) {
 			t.Errorf("%s: its folder changed by being read: got %v, want %v", path, after, before)
 		}
 	}
@@ -172,18 +172,18 @@ func docOf(messages ...string) string {
 func TestDocument(t *testing.T) {
 	one, two, three := said("m1", "user", "one"), said("m2", "gemini", "two"), said("m3", "user", "three")
 	richer := strings.TrimSuffix(two, "}") + `,"toolCalls":[{"id":"c","name":"read_file","args":{},"status":"success","resultDisplay":"r"}]}`
-	steps := []struct{ name, text, want, restarted string }{
-		{"an empty file", "", "", ""},
-		{"two messages", docOf(one, two), "user m1 one\nassistant m2 two", "user m1 one\nassistant m2 two"},
-		{"the same again", docOf(one, two) + "\n", "", ""},
-		// A reader that has just begun tells the last message as a whole: its words are the same ones.
-		{"a message got richer", docOf(one, richer), "call read_file {}\nresult read_file r", "assistant m2 two\ncall read_file {}\nresult read_file r"},
-		{"in the middle of being written", docOf(one, richer, three)[:200], "", ""},
-		{"one more", docOf(one, richer, three), "user m3 three", "user m3 three"},
-		{"cut before what was told", docOf(one)[:120], "", ""},
-		{"whole again", docOf(one, richer, three), "", ""},
-		{"another conversation", docOf(said("x1", "user", "other")), "reset\nuser x1 other", "reset\nuser x1 other"},
-		{"and more of it", docOf(said("x1", "user", "other"), said("x2", "gemini", "words")), "assistant x2 words", "assistant x2 words"},
+	steps := []struct{ name, text, want string }{
+		{"an empty file", "", ""},
+		{"two messages", docOf(one, two), "user m1 one\nassistant m2 two"},
+		{"the same again", docOf(one, two) + "\n", ""},
+		// It is told as a whole: its words are the same ones.
+		{"a message got richer", docOf(one, richer), "assistant m2 two\ncall read_file {}\nresult read_file r"},
+		{"in the middle of being written", docOf(one, richer, three)[:200], ""},
+		{"one more", docOf(one, richer, three), "user m3 three"},
+		{"cut before what was told", docOf(one)[:120], ""},
+		{"whole again", docOf(one, richer, three), ""},
+		{"another conversation", docOf(said("x1", "user", "other")), "reset\nuser x1 other"},
+		{"and more of it", docOf(said("x1", "user", "other"), said("x2", "gemini", "words")), "assistant x2 words"},
 	}
 	for _, restart := range []bool{false, true} {
 		path := filepath.Join(t.TempDir(), "session-2026-01-01T00-00-aaaaaaaa.json")
@@ -191,14 +191,13 @@ func TestDocument(t *testing.T) {
 		var cur checkpoint.Cursor
 		for _, s := range steps {
 			put(t, path, s.text)
-			want := s.want
 			if restart {
-				tr, want = open(path), s.restarted
+				tr = open(path)
 			}
 			b := readAll(t, tr, cur, checkpoint.ReadOptions{})
 			cur = b.Cursor
-			if got := tell(b.Entries); got != want {
-				t.Errorf("restart %v, %s: got\n%s\nwant\n%s", restart, s.name, got, want)
+			if got := tell(b.Entries); got != s.want {
+				t.Errorf("restart %v, %s: got\n%s\nwant\n%s", restart, s.name, got, s.want)
 			}
 		}
 	}
@@ -232,7 +231,7 @@ func TestFirstSightOfALargeFile(t *testing.T) {
 	got := readAll(t, open(path), "", checkpoint.ReadOptions{})
 	var prompts []string
 	for _, e := range got.Entries {
-		if isPrompt(e) {
+		if e.Kind == checkpoint.EntryUser {
 			prompts = append(prompts, e.Text)
 		}
 	}

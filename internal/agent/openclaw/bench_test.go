@@ -22,7 +22,7 @@ func BenchmarkRead(b *testing.B) {
 	s.exec("commit")
 	b.Run("first sight of 30 MB", func(b *testing.B) {
 		for b.Loop() {
-			r := New().Open(agent.Source{Path: s.path, Session: "s1"})
+			r := New(agent.Host{}).Open(agent.Source{Path: s.path, Session: "s1"})
 			if _, err := r.Read(b.Context(), "", checkpoint.ReadOptions{}); err != nil {
 				b.Fatal(err)
 			}
@@ -30,7 +30,7 @@ func BenchmarkRead(b *testing.B) {
 		}
 	})
 	b.Run("nothing new", func(b *testing.B) {
-		r := New().Open(agent.Source{Path: s.path, Session: "s1"})
+		r := New(agent.Host{}).Open(agent.Source{Path: s.path, Session: "s1"})
 		defer r.Close()
 		first, err := r.Read(b.Context(), "", checkpoint.ReadOptions{})
 		if err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
+	"belay/internal/agent/agenttest"
 )
 
 const schemaCold = schema23 + `create table session_transcript_cold_archives (session_id text not null primary key, generation text not null,
@@ -64,7 +65,7 @@ func (s *store) freeze(session string, packed []byte, blob bool) (file string) {
 func TestColdArchive(t *testing.T) {
 	for _, blob := range []bool{false, true} {
 		state := filepath.Join(t.TempDir(), ".openclaw")
-		t.Setenv("OPENCLAW_STATE_DIR", state)
+		host := agenttest.Host("", "OPENCLAW_STATE_DIR="+state)
 		s := newStore(t, filepath.Join(state, "agents", "main", "agent", databaseName), schemaCold)
 		s.exec("insert into session_windows values ('s1', 'agent:main:main', 1, 2000)")
 		s.generation("s1", "one")
@@ -83,18 +84,18 @@ func TestColdArchive(t *testing.T) {
 		if got, want := said(whole(t, s.path, "s1", half)), "assistant:first answer user:second question"; got != want {
 			t.Errorf("blob %v: from a cursor of before: got %q, want %q", blob, got, want)
 		}
-		r := New().Open(agent.Source{Path: s.path, Session: "s1"})
+		r := New(agent.Host{}).Open(agent.Source{Path: s.path, Session: "s1"})
 		first, err := r.Read(context.Background(), "", checkpoint.ReadOptions{})
 		if err = errors.Join(err, r.Close()); err != nil || said(first) != said(hot) {
 			t.Errorf("blob %v: first sight: got %q, %v, want %q", blob, said(first), err, said(hot))
 		}
 		for _, q := range []agent.Query{{}, {Session: "s1"}, {Workspace: "/home/u/proj"}} {
-			found, err := New().Locate(context.Background(), q)
+			found, err := New(host).Locate(context.Background(), q)
 			if err != nil || len(found) != 1 || found[0].Session != "s1" || found[0].Workspace != "/home/u/proj" || found[0].Changed.UnixMilli() != 2000 {
 				t.Errorf("blob %v: %+v: got %+v, %v, want the session", blob, q, found, err)
 			}
 		}
-		if found, err := New().Locate(context.Background(), agent.Query{Workspace: "/other"}); err != nil || len(found) != 0 {
+		if found, err := New(host).Locate(context.Background(), agent.Query{Workspace: "/other"}); err != nil || len(found) != 0 {
 			t.Errorf("blob %v: another workspace: got %+v, %v, want none", blob, found, err)
 		}
 	}
@@ -118,7 +119,7 @@ func TestColdArchiveBroken(t *testing.T) {
 		if err := c.hurt(s.freeze("s1", pack(t, header, ask1, reply1), false)); err != nil {
 			t.Fatal(err)
 		}
-		r := New().Open(agent.Source{Path: s.path, Session: "s1"})
+		r := New(agent.Host{}).Open(agent.Source{Path: s.path, Session: "s1"})
 		b, err := r.Read(context.Background(), cursor, checkpoint.ReadOptions{})
 		if !errors.Is(err, c.want) || b.Cursor != cursor || len(b.Entries) != 0 {
 			t.Errorf("%s: got %d entries, %v at %s, want %v and the cursor as it was", name, len(b.Entries), err, b.Cursor, c.want)

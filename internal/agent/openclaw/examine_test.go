@@ -26,7 +26,7 @@ func TestExamineFile(t *testing.T) {
 		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		x, err := New().Examine(t.Context(), agent.Source{Path: file}, nil)
+		x, err := New(agent.Host{}).Examine(t.Context(), agent.Source{Path: file}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

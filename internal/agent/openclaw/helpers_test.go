@@ -125,7 +125,7 @@ func fromRows(t testing.TB, file string) (*store, []string) {
 // whole reads all of a session, page by page.
 func whole(t testing.TB, path, session string, from checkpoint.Cursor) checkpoint.Batch {
 	t.Helper()
-	r := New().Open(agent.Source{Path: path, Session: session})
+	r := New(agent.Host{}).Open(agent.Source{Path: path, Session: session})
 	defer r.Close() // read only
 	return readOn(t, r, from)
 }

@@ -57,7 +57,7 @@ type hookPayload struct {
 }
 
 // Decode maps one payload of the plugin to events. An event that belay does not know means nothing.
-func (a *Agent) Decode(h agent.Hook) (agent.Incoming, error) {
+func (a *Agent) Decode(ctx context.Context, h agent.Hook) (agent.Incoming, error) {
 	var p hookPayload
 	if h.Event == "wake" { // the plugin had belay-hook look for a daemon: this says that there is one
 		return agent.Incoming{}, nil
@@ -76,7 +76,7 @@ func (a *Agent) Decode(h agent.Hook) (agent.Incoming, error) {
 		return agent.Incoming{}, fmt.Errorf("decode %s %s payload: %w", name, h.Event, ErrNoSession)
 	}
 	if len(in.Events) > 0 {
-		in, _ = meaning(h.Event, p, a.frame(p))
+		in, _ = meaning(h.Event, p, a.frame(ctx, p))
 	}
 	return in, nil
 }
@@ -89,7 +89,7 @@ const (
 )
 
 // frame is what every event of one payload has in common.
-func (a *Agent) frame(p hookPayload) checkpoint.Event {
+func (a *Agent) frame(ctx context.Context, p hookPayload) checkpoint.Event {
 	workspace := payload.RealPath(bounded(p.Workspace, maxPath))
 	e := checkpoint.Event{
 		Key:       checkpoint.NewKey(name, a.account(p), pi.Name(p.Session), workspace),
@@ -98,7 +98,7 @@ func (a *Agent) frame(p hookPayload) checkpoint.Event {
 		Model:     pi.Name(p.Model),
 	}
 	if e.Key.Child = bounded(p.Child, maxID); e.Key.Child == "" {
-		e.Transcript = a.transcript(bounded(p.Database, maxPath), p.Session)
+		e.Transcript = a.transcript(ctx, bounded(p.Database, maxPath), p.Session)
 	}
 	return e
 }
@@ -111,11 +111,11 @@ func bounded(s string, most int) string {
 }
 
 // transcript is the database when it holds transcripts, else the session's file beside it.
-func (a *Agent) transcript(database, session string) string {
+func (a *Agent) transcript(ctx context.Context, database, session string) string {
 	if !filepath.IsAbs(database) {
 		return ""
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second) // Decode has no context, and must not hang
+	ctx, cancel := context.WithTimeout(ctx, time.Second) // a hook waits for the answer
 	defer cancel()
 	if a.holds(ctx, database) {
 		return database

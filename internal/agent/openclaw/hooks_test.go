@@ -10,6 +10,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
+	"belay/internal/agent/agenttest"
 )
 
 const uuid = "257fccb8-de32-43b0-86dc-87cc6b7f483c"
@@ -89,7 +90,7 @@ func TestDecode(t *testing.T) {
 		if c.body != "" {
 			body = "{" + who + "," + c.body + "}"
 		}
-		in, err := New().Decode(agent.Hook{Event: c.event, Payload: []byte(body)})
+		in, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Event: c.event, Payload: []byte(body)})
 		if err != nil {
 			t.Errorf("%s %s: %v", c.event, c.body, err)
 		}
@@ -107,7 +108,7 @@ func TestDecodeErrors(t *testing.T) {
 		{"agent_end", `{`, ErrBadPayload}, {"agent_end", ``, ErrBadPayload}, {"agent_end", `[]`, ErrBadPayload}, {"agent_end", `{}`, ErrNoSession},
 		{"agent_end", `{"session_id":"` + strings.Repeat("x", 300) + `"}`, ErrNoSession}, {"wake", ``, nil}, {"gateway_start", `{}`, nil},
 	} {
-		if in, err := New().Decode(agent.Hook{Event: c.event, Payload: []byte(c.body)}); !errors.Is(err, c.want) || len(in.Events) > 0 {
+		if in, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Event: c.event, Payload: []byte(c.body)}); !errors.Is(err, c.want) || len(in.Events) > 0 {
 			t.Errorf("%s %.40s: got %v, %v, want %v", c.event, c.body, in.Events, err, c.want)
 		}
 	}
@@ -116,18 +117,14 @@ func TestDecodeErrors(t *testing.T) {
 // TestKeys: whose session it is. Chats of one agent are told apart, so that none is given what was said in another.
 func TestKeys(t *testing.T) {
 	home := t.TempDir()
-	for _, v := range []string{"OPENCLAW_STATE_DIR", "OPENCLAW_HOME"} {
-		t.Setenv(v, "")
-	}
-	t.Setenv("HOME", home)
-	a := New()
+	a := New(agenttest.Host(home))
 	key := func(session, sessKey, id, state string) checkpoint.Key {
 		body, err := json.Marshal(map[string]string{"session_id": session, "session_key": sessKey, "agent_id": id, "workspace": "/w",
 			"database": filepath.Join(state, "agents", id, "agent", databaseName)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		in, err := a.Decode(agent.Hook{Event: "agent_end", Payload: body})
+		in, err := a.Decode(t.Context(), agent.Hook{Event: "agent_end", Payload: body})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,15 +156,15 @@ func TestTranscriptOfAnEvent(t *testing.T) {
 	s := newStore(t, filepath.Join(state, "agents", "main", "agent", databaseName), schema23)
 	old := newStore(t, filepath.Join(state, "agents", "old", "agent", databaseName), "create table schema_meta (role text)")
 	file := filepath.Join(state, "agents", "old", "sessions", uuid+".jsonl")
-	a := New()
-	if got := a.transcript(s.path, uuid); got != s.path {
+	a := New(agent.Host{})
+	if got := a.transcript(t.Context(), s.path, uuid); got != s.path {
 		t.Errorf("got %q, want the database", got)
 	}
-	if got := a.transcript(old.path, uuid); got != "" {
+	if got := a.transcript(t.Context(), old.path, uuid); got != "" {
 		t.Errorf("no file yet: got %q, want none", got)
 	}
 	putFile(t, file)
-	if got := a.transcript(old.path, uuid); got != file {
+	if got := a.transcript(t.Context(), old.path, uuid); got != file {
 		t.Errorf("got %q, want %q", got, file)
 	}
 	for id, name := range map[string]string{"lab1": "lab1.jsonl", // a name of the user's
@@ -176,11 +173,11 @@ func TestTranscriptOfAnEvent(t *testing.T) {
 		file := filepath.Join(filepath.Dir(file), name)
 		putFile(t, file)
 		putFile(t, strings.TrimSuffix(file, ".jsonl")+".trajectory.jsonl")
-		if got := a.transcript(old.path, id); got != file {
+		if got := a.transcript(t.Context(), old.path, id); got != file {
 			t.Errorf("session %s: got %q, want %q", id, got, file)
 		}
 	}
-	if got := a.transcript(old.path, "../x"); got != "" {
+	if got := a.transcript(t.Context(), old.path, "../x"); got != "" {
 		t.Errorf("an id that is no name: got %q, want none", got)
 	}
 }
@@ -189,9 +186,9 @@ func FuzzDecode(f *testing.F) {
 	f.Add("agent_end", `{"session_id":"s","content":[{"type":"text","text":"x"}]}`)
 	f.Add("before_prompt_build", `{"session_id":"s","prompt":"x"}`)
 	f.Add("after_tool_call", `{"session_id":"s","content":7,"params":[]}`)
-	a := New()
+	a := New(agent.Host{})
 	f.Fuzz(func(t *testing.T, event, body string) {
-		in, err := a.Decode(agent.Hook{Event: event, Payload: []byte(body)})
+		in, err := a.Decode(t.Context(), agent.Hook{Event: event, Payload: []byte(body)})
 		for _, e := range in.Events {
 			if err != nil || e.Key.Session == "" || e.Kind == "" {
 				t.Errorf("got %+v, %v", e, err)

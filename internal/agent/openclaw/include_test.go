@@ -47,10 +47,10 @@ func TestInclude(t *testing.T) {
 			}
 			putAll(t, path, c.files)
 			before := tree(t, filepath.Dir(path))
-			if _, err := a.Install(p, false); err != nil {
+			if _, err := a.Install(t.Context(), p, false); err != nil {
 				t.Fatal(err)
 			}
-			if list := a.Check(p); len(list) > 0 {
+			if list := a.Check(t.Context(), p); len(list) > 0 {
 				t.Errorf("after install: %v", list)
 			}
 			var changed []string
@@ -64,7 +64,7 @@ func TestInclude(t *testing.T) {
 			if got := strings.Join(changed, " "); got != c.changed {
 				t.Errorf("install changed %q, want %q", got, c.changed)
 			}
-			if again, err := a.Install(p, false); err != nil || again[0].Action != "keep" || again[1].Action != "keep" {
+			if again, err := a.Install(t.Context(), p, false); err != nil || again[0].Action != "keep" || again[1].Action != "keep" {
 				t.Errorf("second install: got %v, %v, want nothing done", again, err)
 			}
 			if name == "by hand elsewhere" {
@@ -107,12 +107,12 @@ func TestIncludeRefused(t *testing.T) {
 		a, path, p := installed(t, c.main)
 		putAll(t, path, c.files)
 		before := tree(t, filepath.Dir(path))
-		_, err := a.Install(p, false)
+		_, err := a.Install(t.Context(), p, false)
 		if !errors.Is(err, c.want) || err != nil && !strings.Contains(err.Error(), c.words) {
 			t.Errorf("%s: got %v, want %v with %q", name, err, c.want, c.words)
 		}
 		if c.want == nil {
-			if list := a.Check(p); len(list) > 0 {
+			if list := a.Check(t.Context(), p); len(list) > 0 {
 				t.Errorf("%s: after install: %v", name, list)
 			}
 			continue
@@ -120,7 +120,7 @@ func TestIncludeRefused(t *testing.T) {
 		if after := tree(t, filepath.Dir(path)); !maps.Equal(after, before) {
 			t.Errorf("%s: install changed files: got %v, want %v", name, after, before)
 		}
-		if list := a.Check(agent.Paths{Hook: p.Hook}); len(list) == 0 {
+		if list := a.Check(t.Context(), agent.Paths{Hook: p.Hook}); len(list) == 0 {
 			t.Errorf("%s: Check finds nothing, want what is wrong", name)
 		}
 	}

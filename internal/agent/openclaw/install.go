@@ -1,17 +1,16 @@
 package openclaw
 
 import (
+	"context"
 	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"belay/internal/agent"
-	"belay/internal/agent/kit/payload"
 	"belay/internal/agent/kit/plugin"
 	"belay/internal/agent/kit/settings"
 	"belay/internal/jsontext"
@@ -34,7 +33,7 @@ func (a *Agent) pluginFolder() string { return filepath.Join(filepath.Dir(a.conf
 func (a *Agent) plugin() plugin.Plugin {
 	pl := plugin.Plugin{What: "plugin", Path: a.pluginFolder()}
 	for _, n := range pluginNames {
-		f := plugin.File{FS: a.fsys, Path: filepath.Join(a.pluginFolder(), n)}
+		f := plugin.File{FS: a.host.FS, Path: filepath.Join(a.pluginFolder(), n)}
 		pl.Files = append(pl.Files, plugin.Part{File: f, Text: func(p agent.Paths) (string, error) {
 			if n == lineName {
 				return plugin.Line(p)
@@ -48,11 +47,11 @@ func (a *Agent) plugin() plugin.Plugin {
 
 // files keeps the way back of the settings.
 func (a *Agent) files() settings.Files {
-	return settings.Files{FS: a.fsys, Dir: filepath.Join(a.state, "install", name)}
+	return settings.Files{FS: a.host.FS, Dir: filepath.Join(a.host.State, "install", name)}
 }
 
 func (a *Agent) readSettings() (settings.File, error) {
-	if a.config == "" || a.state == "" {
+	if a.config == "" || a.host.State == "" {
 		return settings.File{Path: a.config}, agent.ErrNoHome
 	}
 	return a.files().Read(a.config)
@@ -60,20 +59,20 @@ func (a *Agent) readSettings() (settings.File, error) {
 
 // Present finds OpenClaw by its settings or its program; the program's package tells its version.
 func (a *Agent) Present() (version string, ok bool) {
-	if program, err := exec.LookPath("openclaw"); err == nil {
+	if program, found := settings.FindProgram(a.host.Var("PATH"), "openclaw", nil); found {
 		mine := func(pkg string) bool { return pkg == "openclaw" }
-		version, _ = settings.PackageVersion(a.fsys, payload.RealPath(program), mine)
+		version, _ = settings.PackageVersion(a.host.FS, program, mine)
 		return version, true
 	}
 	if a.config != "" {
-		_, err := a.fsys.Lstat(a.config)
+		_, err := a.host.FS.Lstat(a.config)
 		ok = err == nil
 	}
 	return "", ok
 }
 
 // Install writes the plugin's folder and puts it into the settings. Everything else in there stays as it is, comments too.
-func (a *Agent) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
+func (a *Agent) Install(_ context.Context, p agent.Paths, dryRun bool) ([]agent.Change, error) {
 	s, err := a.readSettings()
 	if err != nil {
 		return nil, fmt.Errorf("install plugin: %w", err)
@@ -196,7 +195,7 @@ func (a *Agent) madeNote() string { return filepath.Join(a.files().Dir, "made") 
 func (a *Agent) noteFolders() error {
 	outer := ""
 	for dir := filepath.Dir(a.pluginFolder()); ; dir = filepath.Dir(dir) {
-		_, err := a.fsys.Lstat(dir)
+		_, err := a.host.FS.Lstat(dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -208,10 +207,10 @@ func (a *Agent) noteFolders() error {
 	if outer == "" {
 		return nil
 	}
-	if err := vfs.MakeDir(a.fsys, filepath.Dir(a.madeNote())); err != nil {
+	if err := vfs.MakeDir(a.host.FS, filepath.Dir(a.madeNote())); err != nil {
 		return err
 	}
-	return vfs.Replace(a.fsys, a.madeNote(), []byte(outer))
+	return vfs.Replace(a.host.FS, a.madeNote(), []byte(outer))
 }
 
 // dropFolders removes the plugin's folder and those that Install made for it, unless something is in them.
@@ -219,7 +218,7 @@ func (a *Agent) dropFolders() error {
 	if err := a.dropEmpty(a.pluginFolder()); err != nil {
 		return err
 	}
-	outer, err := vfs.ReadFile(a.fsys, a.madeNote(), maxPath)
+	outer, err := vfs.ReadFile(a.host.FS, a.madeNote(), maxPath)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -231,14 +230,14 @@ func (a *Agent) dropFolders() error {
 			return err
 		}
 	}
-	return a.fsys.Remove(a.madeNote())
+	return a.host.FS.Remove(a.madeNote())
 }
 
 // dropEmpty removes a folder unless something is in it.
 func (a *Agent) dropEmpty(dir string) error {
-	left, err := a.fsys.ReadDir(dir)
+	left, err := a.host.FS.ReadDir(dir)
 	if err == nil && len(left) == 0 {
-		err = a.fsys.Remove(dir)
+		err = a.host.FS.Remove(dir)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -263,7 +262,7 @@ func (a *Agent) undo(at spot) (settings.Undo, error) {
 }
 
 // Check says what keeps the plugin from its work.
-func (a *Agent) Check(p agent.Paths) []string {
+func (a *Agent) Check(_ context.Context, p agent.Paths) []string {
 	s, err := a.readSettings()
 	if err != nil {
 		return []string{err.Error()}

@@ -22,10 +22,10 @@ func TestInstallIntoNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, others := range []bool{false, true} {
-		if _, err := a.Install(p, false); err != nil {
+		if _, err := a.Install(t.Context(), p, false); err != nil {
 			t.Fatal(err)
 		}
-		if list := a.Check(p); len(list) > 0 {
+		if list := a.Check(t.Context(), p); len(list) > 0 {
 			t.Errorf("after install: %v", list)
 		}
 		if others {
@@ -38,7 +38,7 @@ func TestInstallIntoNothing(t *testing.T) {
 			t.Errorf("the folder after uninstall: got %v, want it kept: %v", err, others)
 		}
 	}
-	if left, err := os.ReadDir(filepath.Join(a.state, "install", name)); err != nil || len(left) != 0 {
+	if left, err := os.ReadDir(filepath.Join(a.host.State, "install", name)); err != nil || len(left) != 0 {
 		t.Errorf("belay's own records: got %v, %v, want none left", left, err)
 	}
 }
@@ -90,21 +90,21 @@ func faultAt(t *testing.T, shape string, files map[string]string, what string, k
 		}
 	}
 	before := agents(t, home)
-	a.fsys = unsynced{}
+	a.host.FS = unsynced{}
 	if what == "uninstall" {
-		if _, err := a.Install(p, false); err != nil {
+		if _, err := a.Install(t.Context(), p, false); err != nil {
 			t.Fatal(err)
 		}
 	}
 	fault := vfstest.NewFault(unsynced{}, k, syscall.ENOSPC)
-	a.fsys = fault
+	a.host.FS = fault
 	var err error
 	if what == "install" {
-		_, err = a.Install(p, false)
+		_, err = a.Install(t.Context(), p, false)
 	} else {
 		_, err = a.Uninstall(p, false)
 	}
-	a.fsys = unsynced{}
+	a.host.FS = unsynced{}
 	// Closing a file that was only read cannot lose anything; and a plugin that cannot be looked at is written again.
 	harmless := strings.HasPrefix(fault.Op(), "close") && !strings.HasSuffix(fault.Op(), vfs.TempSuffix) ||
 		slices.Contains(pluginNames, strings.TrimPrefix(fault.Op(), "open ")) || slices.Contains(pluginNames, strings.TrimPrefix(fault.Op(), "read "))

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"belay/internal/agent"
+	"belay/internal/agent/agenttest"
 	"belay/internal/agent/kit/settings"
 	"belay/internal/jsontext"
 )
@@ -18,11 +19,6 @@ const settings5 = "// mine\n{\n  // agents first\n  agents: { defaults: { worksp
 func installed(t *testing.T, text string) (*Agent, string, agent.Paths) {
 	t.Helper()
 	home := t.TempDir()
-	for _, name := range []string{"OPENCLAW_STATE_DIR", "OPENCLAW_HOME", "OPENCLAW_CONFIG_PATH", "XDG_STATE_HOME", "BELAY_STATE_DIR"} {
-		t.Setenv(name, "")
-	}
-	t.Setenv("HOME", home)
-	t.Setenv("PATH", "") // no openclaw of this machine's
 	path := filepath.Join(home, ".openclaw", "openclaw.json")
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
@@ -32,7 +28,7 @@ func installed(t *testing.T, text string) (*Agent, string, agent.Paths) {
 			t.Fatal(err)
 		}
 	}
-	return New(), path, agent.Paths{Hook: "/opt/be lay/belay-hook", Socket: "/run/b.sock"}
+	return New(agenttest.Host(home)), path, agent.Paths{Hook: "/opt/be lay/belay-hook", Socket: "/run/b.sock"}
 }
 
 func tree(t *testing.T, dir string) map[string]string {
@@ -62,16 +58,16 @@ func TestInstallAndBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a, path, p := installed(t, text)
 			before := tree(t, filepath.Dir(path))
-			if _, err := a.Install(p, true); err != nil {
+			if _, err := a.Install(t.Context(), p, true); err != nil {
 				t.Fatal(err)
 			}
 			if after := tree(t, filepath.Dir(path)); !maps.Equal(after, before) {
 				t.Errorf("a dry run changed files: %v", after)
 			}
-			if _, err := a.Install(p, false); err != nil {
+			if _, err := a.Install(t.Context(), p, false); err != nil {
 				t.Fatal(err)
 			}
-			if list := a.Check(p); len(list) > 0 {
+			if list := a.Check(t.Context(), p); len(list) > 0 {
 				t.Errorf("after install: %v", list)
 			}
 			now, err := os.ReadFile(path)
@@ -83,7 +79,7 @@ func TestInstallAndBack(t *testing.T) {
 					t.Errorf("line %q is gone:\n%s", line, now)
 				}
 			}
-			again, err := a.Install(p, false)
+			again, err := a.Install(t.Context(), p, false)
 			if err != nil || again[0].Action != "keep" || again[1].Action != "keep" {
 				t.Errorf("second install: got %v, %v, want nothing done", again, err)
 			}
@@ -100,7 +96,7 @@ func TestInstallAndBack(t *testing.T) {
 // TestUninstallAfterOthersWrote: OpenClaw or the user wrote the settings since; only belay's entries go.
 func TestUninstallAfterOthersWrote(t *testing.T) {
 	a, path, p := installed(t, settings5)
-	if _, err := a.Install(p, false); err != nil {
+	if _, err := a.Install(t.Context(), p, false); err != nil {
 		t.Fatal(err)
 	}
 	now, err := os.ReadFile(path)
@@ -128,7 +124,7 @@ func TestInstallRefuses(t *testing.T) {
 		"foreign form": {`{"plugins": {"load": {"paths": "x"}}}`, ErrForeignForm}, "foreign plugins": {`{"plugins": 7}`, ErrForeignForm},
 	} {
 		a, path, p := installed(t, c.text)
-		if _, err := a.Install(p, false); !errors.Is(err, c.want) {
+		if _, err := a.Install(t.Context(), p, false); !errors.Is(err, c.want) {
 			t.Errorf("%s: got %v, want %v", name, err, c.want)
 		}
 		if now, err := os.ReadFile(path); err != nil || string(now) != c.text {
@@ -139,7 +135,7 @@ func TestInstallRefuses(t *testing.T) {
 	if err := os.Chmod(path, 0o400); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Install(p, false); !errors.Is(err, settings.ErrReadOnly) {
+	if _, err := a.Install(t.Context(), p, false); !errors.Is(err, settings.ErrReadOnly) {
 		t.Errorf("write-protected: got %v, want ErrReadOnly", err)
 	}
 }
@@ -160,14 +156,14 @@ func TestPresent(t *testing.T) {
 	if err := os.Symlink(filepath.Join(dir, "openclaw.mjs"), filepath.Join(bin, "openclaw")); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("PATH", bin)
+	a.host.Env = func(string) string { return bin } // as PATH
 	if v, ok := a.Present(); !ok || v != "2026.10.1" {
 		t.Errorf("got %q, %v, want 2026.10.1", v, ok)
 	}
-	if _, err := a.Install(p, false); err != nil {
+	if _, err := a.Install(t.Context(), p, false); err != nil {
 		t.Fatal(err)
 	}
-	if got := a.Check(p); len(got) != 0 {
+	if got := a.Check(t.Context(), p); len(got) != 0 {
 		t.Errorf("got %q, want no finding: what was tried is the doctor's to say", got)
 	}
 }
@@ -177,7 +173,7 @@ func TestCheckFinds(t *testing.T) {
 		`{}`: "load.paths", `{plugins:{enabled:false}}`: "no plugin runs", `{plugins:{deny:["belay"]}}`: "deny", `{plugins:{allow:["x"]}}`: "allow", `{`: "JSON5",
 	} {
 		a, _, p := installed(t, text)
-		if got := strings.Join(a.Check(p), "; "); !strings.Contains(got, want) {
+		if got := strings.Join(a.Check(t.Context(), p), "; "); !strings.Contains(got, want) {
 			t.Errorf("%s: got %q, want %q in it", text, got, want)
 		}
 	}

@@ -13,7 +13,6 @@ package openclaw
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -22,7 +21,6 @@ import (
 	"belay/internal/agent"
 	"belay/internal/agent/kit/payload"
 	"belay/internal/agent/pi"
-	"belay/internal/vfs"
 )
 
 const name = "openclaw"
@@ -33,11 +31,10 @@ const databaseName = "openclaw-agent.sqlite"
 // Agent is OpenClaw. Its words, limits and the reader of files are those of the file era.
 type Agent struct {
 	*pi.Agent
+	host   agent.Host
 	states []string // state folders on this machine
 	config string   // the settings; empty when no home is known
 	plain  string   // the default state folder: its agent "main" needs no account
-	state  string   // belay's own state folder, where the way back from Install is kept
-	fsys   vfs.FS
 
 	mu struct {
 		sync.Mutex
@@ -52,34 +49,17 @@ var (
 	_ agent.Installer  = (*Agent)(nil)
 )
 
-// New makes the agent for the user whose environment this is.
-func New() *Agent {
-	a := &Agent{Agent: pi.OpenClaw(), states: pi.States(), fsys: vfs.OS{}, state: ownState()}
-	if len(a.states) > 0 {
+// New gives OpenClaw as it is on a machine.
+func New(h agent.Host) *Agent {
+	a := &Agent{Agent: pi.OpenClaw(h), states: pi.States(h), host: h, config: h.Dir("OPENCLAW_CONFIG_PATH")}
+	if a.config == "" && len(a.states) > 0 {
 		a.config = filepath.Join(a.states[0], "openclaw.json")
 	}
-	if path := os.Getenv("OPENCLAW_CONFIG_PATH"); filepath.IsAbs(path) {
-		a.config = path
-	}
-	if home, err := os.UserHomeDir(); err == nil {
-		a.plain = payload.RealPath(filepath.Join(home, ".openclaw"))
+	if plain := h.Below(".openclaw"); plain != "" {
+		a.plain = payload.RealPath(plain)
 	}
 	a.mu.stores = map[string]bool{}
 	return a
-}
-
-// ownState is where belay keeps its own, as the daemon has it.
-func ownState() string {
-	if dir := os.Getenv("BELAY_STATE_DIR"); filepath.IsAbs(dir) {
-		return dir
-	}
-	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
-		return filepath.Join(dir, "belay")
-	}
-	if home, err := os.UserHomeDir(); err == nil {
-		return filepath.Join(home, ".local", "state", "belay")
-	}
-	return ""
 }
 
 // Events lists the events that the plugin forwards. Two names are the plugin's own: session_open is the first turn of a
@@ -87,7 +67,7 @@ func ownState() string {
 func (a *Agent) Events() []agent.EventSpec {
 	return []agent.EventSpec{
 		{Name: "session_open", Waits: true},
-		{Name: "before_prompt_build", Waits: true},
+		{Name: "before_prompt_build"},
 		{Name: "before_tool_call"},
 		{Name: "after_tool_call"},
 		{Name: "agent_end"},

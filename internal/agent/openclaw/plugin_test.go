@@ -81,7 +81,7 @@ func runPlugin(t *testing.T, state, script string, hook string) string {
 		t.Skip("no node to run the plugin with")
 	}
 	dir := t.TempDir()
-	if _, err := (&Agent{config: filepath.Join(dir, "openclaw.json"), fsys: vfs.OS{}}).plugin().Install(agent.Paths{Hook: hook}, false); err != nil {
+	if _, err := (&Agent{config: filepath.Join(dir, "openclaw.json"), host: agent.Host{FS: vfs.OS{}}}).plugin().Install(agent.Paths{Hook: hook}, false); err != nil {
 		t.Fatal(err)
 	}
 	dir = filepath.Join(dir, folderName)
@@ -136,7 +136,7 @@ func decoded(t *testing.T, f frame) agent.Incoming {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, err := New().Decode(agent.Hook{Event: f.Event, Payload: body})
+	in, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Event: f.Event, Payload: body})
 	if err != nil {
 		t.Errorf("%s: %v", f.Event, err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
+	"belay/internal/agent/agenttest"
 	"belay/internal/transcript/lines"
 )
 
@@ -93,7 +94,7 @@ func TestGrowsAndGoesOn(t *testing.T) {
 		s.add("s1", 0, header, false)
 		s.add("s1", 1, ask1, false)
 		s.add("other", 0, header, false)
-		r := New().Open(agent.Source{Path: s.path, Session: "s1"})
+		r := New(agent.Host{}).Open(agent.Source{Path: s.path, Session: "s1"})
 		defer r.Close()
 		b := readOn(t, r, "")
 		if got, want := said(b), "user:first question"; got != want {
@@ -166,7 +167,7 @@ func TestNotThere(t *testing.T) {
 	cursor := whole(t, s.path, "s1", "").Cursor
 	for name, src := range map[string]agent.Source{"no database": {Path: filepath.Join(dir, "absent.sqlite"), Session: "s1"},
 		"no session": {Path: s.path, Session: "s2"}, "no table": {Path: old.path, Session: "s1"}} {
-		r := New().Open(src)
+		r := New(agent.Host{}).Open(src)
 		b, err := r.Read(context.Background(), cursor, checkpoint.ReadOptions{})
 		if !errors.Is(err, fs.ErrNotExist) || b.Cursor != cursor {
 			t.Errorf("%s: got %v with cursor %s, want fs.ErrNotExist and the cursor as it was", name, err, b.Cursor)
@@ -192,7 +193,7 @@ func TestFirstSight(t *testing.T) {
 		prev = fmt.Sprintf(`"m%d"`, i)
 	}
 	s.exec("commit")
-	r := New().Open(agent.Source{Path: s.path, Session: "s1"})
+	r := New(agent.Host{}).Open(agent.Source{Path: s.path, Session: "s1"})
 	defer r.Close()
 	b, err := r.Read(context.Background(), "", checkpoint.ReadOptions{})
 	if err != nil {
@@ -216,7 +217,7 @@ func TestRecognise(t *testing.T) {
 		want bool
 	}{"the database": {string(data[:64<<10]), true}, "another database": {"SQLite format 3\x00 nothing of the kind", false},
 		"a file": {header + `{"customType":"openclaw.cache-ttl","parentId":null}`, true}, "nothing": {"", false}} {
-		if got := New().Recognise([]byte(c.head)); got != c.want {
+		if got := New(agent.Host{}).Recognise([]byte(c.head)); got != c.want {
 			t.Errorf("%s: got %v, want %v", name, got, c.want)
 		}
 	}
@@ -228,7 +229,7 @@ func TestBranch(t *testing.T) {
 	for i, rec := range []string{header, ask1, reply1, ask2} {
 		s.add("s1", i, rec, false)
 	}
-	r := New().Open(agent.Source{Path: s.path, Session: "s1"})
+	r := New(agent.Host{}).Open(agent.Source{Path: s.path, Session: "s1"})
 	defer r.Close()
 	b := readOn(t, r, "")
 	s.add("s1", 4, `{"type":"message","id":"a9","parentId":"a2","timestamp":"2026-11-30T15:13:00Z","message":{"role":"user","content":"another question","timestamp":9}}`, false)
@@ -239,7 +240,7 @@ func TestBranch(t *testing.T) {
 
 func TestLocate(t *testing.T) {
 	state := filepath.Join(t.TempDir(), ".openclaw")
-	t.Setenv("OPENCLAW_STATE_DIR", state)
+	host := agenttest.Host("", "OPENCLAW_STATE_DIR="+state)
 	s := newStore(t, filepath.Join(state, "agents", "main", "agent", databaseName), schema23)
 	for i, id := range []string{"s1", "7f0c2d3e-1111-4222-8333-444455556666", "s3"} {
 		cwd := "/home/u/proj"
@@ -269,7 +270,7 @@ func TestLocate(t *testing.T) {
 		{agent.Query{Workspace: "/home/u/proj", Most: 1}, "7f0c2d3e-1111-4222-8333-444455556666"},
 		{agent.Query{Session: "none"}, ""},
 	} {
-		found, err := New().Locate(context.Background(), c.q)
+		found, err := New(host).Locate(context.Background(), c.q)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -288,7 +289,7 @@ func TestReadingChangesNothing(t *testing.T) {
 	s, sessions := fromRows(t, "testdata/rows/normal.final.sqlite-rows.jsonl")
 	// The files as a kill leaves them: the writer is in this very process, where SQLite shares the index of the log.
 	state := t.TempDir()
-	t.Setenv("OPENCLAW_STATE_DIR", state)
+	host := agenttest.Host("", "OPENCLAW_STATE_DIR="+state)
 	path := filepath.Join(state, "agents", "main", "agent", databaseName)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
@@ -309,7 +310,7 @@ func TestReadingChangesNothing(t *testing.T) {
 	if len(whole(t, path, sessions[0], "").Entries) == 0 {
 		t.Error("nothing was read")
 	}
-	if _, err := New().Locate(context.Background(), agent.Query{}); err != nil {
+	if _, err := New(host).Locate(context.Background(), agent.Query{}); err != nil {
 		t.Error(err)
 	}
 	if after := snapshot(t, filepath.Dir(path)); !maps.Equal(after, before) {

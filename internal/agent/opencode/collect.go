@@ -1,6 +1,7 @@
 package opencode
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 
@@ -9,9 +10,9 @@ import (
 
 // store answers what one event leaves open: of which message a part is, and what else the message holds.
 type store interface {
-	message(id string) (messageInfo, bool)
-	parts(message string) []part
-	removed(message string) []string // ids of the parts that a message had
+	message(ctx context.Context, id string) (messageInfo, bool)
+	parts(ctx context.Context, message string) []part
+	removed(ctx context.Context, message string) []string // ids of the parts that a message had
 }
 
 // mapper turns opencode's records into entries.
@@ -23,7 +24,7 @@ type mapper struct {
 }
 
 // event maps one row of the event table. A false means that the row is no record.
-func (m *mapper) event(typ string, data []byte) ([]checkpoint.Entry, bool) {
+func (m *mapper) event(ctx context.Context, typ string, data []byte) ([]checkpoint.Entry, bool) {
 	typ = strings.TrimSuffix(typ, ".1") // the number is the version of the form; another one is another type
 	var e envelope
 	if err := decode(data, &e); err != nil {
@@ -47,9 +48,9 @@ func (m *mapper) event(typ string, data []byte) ([]checkpoint.Entry, bool) {
 		if decode(e.Part, &p) != nil || p.ID == "" {
 			return nil, false
 		}
-		return m.part(p), true
+		return m.part(ctx, p), true
 	case "message.removed":
-		return m.retract(e.MessageID), true
+		return m.retract(ctx, e.MessageID), true
 	case "message.part.removed":
 		return []checkpoint.Entry{{Op: checkpoint.Retract, ID: ident(e.PartID)}}, true
 	}
@@ -97,7 +98,7 @@ func (m *mapper) messageEntries(info messageInfo) []checkpoint.Entry {
 }
 
 // part maps a part of a message.
-func (m *mapper) part(p part) []checkpoint.Entry {
+func (m *mapper) part(ctx context.Context, p part) []checkpoint.Entry {
 	switch p.Type {
 	case "tool":
 		return toolEntries(p)
@@ -105,12 +106,12 @@ func (m *mapper) part(p part) []checkpoint.Entry {
 	default:
 		return nil // thinking, steps, snapshots
 	}
-	info, known := m.message(p.MessageID)
+	info, known := m.message(ctx, p.MessageID)
 	switch {
 	case !known:
 		return nil // removed meanwhile
 	case info.Role == "user":
-		return m.prompt(info, p)
+		return m.prompt(ctx, info, p)
 	case p.Type != "text":
 		return nil
 	}
@@ -127,8 +128,8 @@ func (m *mapper) part(p part) []checkpoint.Entry {
 }
 
 // prompt maps a person's message, of which this part is news. The message is told of as a whole, under its own id.
-func (m *mapper) prompt(info messageInfo, p part) []checkpoint.Entry {
-	parts := m.parts(info.ID)
+func (m *mapper) prompt(ctx context.Context, info messageInfo, p part) []checkpoint.Entry {
+	parts := m.parts(ctx, info.ID)
 	if len(parts) == 0 {
 		parts = []part{p}
 	}
@@ -185,12 +186,12 @@ func (s toolState) failed() bool {
 }
 
 // retract takes a message back.
-func (m *mapper) retract(message string) []checkpoint.Entry {
+func (m *mapper) retract(ctx context.Context, message string) []checkpoint.Entry {
 	if message == "" {
 		return nil
 	}
 	list := []checkpoint.Entry{{Op: checkpoint.Retract, ID: ident(message)}}
-	for _, id := range m.removed(message) {
+	for _, id := range m.removed(ctx, message) {
 		list = append(list, checkpoint.Entry{Op: checkpoint.Retract, ID: ident(id)})
 	}
 	return list

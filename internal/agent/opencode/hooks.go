@@ -1,6 +1,7 @@
 package opencode
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -50,7 +51,7 @@ type hookPayload struct {
 
 // Decode maps one event of the plugin to events. What belay does not know means nothing; a known event without a session is
 // ErrNoSession; a payload that is no JSON object is ErrBadPayload.
-func (a *Agent) Decode(h agent.Hook) (agent.Incoming, error) {
+func (a *Agent) Decode(_ context.Context, h agent.Hook) (agent.Incoming, error) {
 	if !a.knows(h.Event) {
 		return agent.Incoming{}, nil // "wake" among them, which only starts a daemon
 	}

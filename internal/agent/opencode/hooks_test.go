@@ -65,7 +65,7 @@ func TestDecode(t *testing.T) {
 		{"wake", ``, ""},
 		{"something.new", `{` + who + `}`, ""},
 	} {
-		in, err := New().Decode(agent.Hook{Event: c.event, Payload: []byte(c.payload), Cwd: "/elsewhere"})
+		in, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Event: c.event, Payload: []byte(c.payload), Cwd: "/elsewhere"})
 		if err != nil {
 			t.Errorf("%s: %v", c.event, err)
 			continue
@@ -85,7 +85,7 @@ func TestDecode(t *testing.T) {
 		}
 	}
 	for payload, want := range map[string]error{"": ErrBadPayload, "null": ErrBadPayload, "[]": ErrBadPayload, "{": ErrBadPayload, "{}": ErrNoSession, `{"session_id":7}`: ErrNoSession} {
-		if _, err := New().Decode(agent.Hook{Event: eventIdle, Payload: []byte(payload)}); !errors.Is(err, want) {
+		if _, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Event: eventIdle, Payload: []byte(payload)}); !errors.Is(err, want) {
 			t.Errorf("%q: got %v, want %v", payload, err, want)
 		}
 	}
@@ -105,7 +105,7 @@ func TestBothWitnesses(t *testing.T) {
 		{eventToolEnd, `,"part":{"id":"prt_0001b","tool":"bash","state":{"status":"completed","output":"a.txt\n","metadata":{"exit":0}}}`},
 		{eventIdle, `,"text":"answer 1"`},
 	} {
-		in, err := New().Decode(agent.Hook{Event: h.event, Payload: []byte("{" + who + h.rest + "}")})
+		in, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Event: h.event, Payload: []byte("{" + who + h.rest + "}")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,7 +136,7 @@ func TestBothWitnesses(t *testing.T) {
 }
 
 func TestAgentWords(t *testing.T) {
-	a := New()
+	a := New(agent.Host{})
 	if got := string(a.Reply(eventPrompt, "text")); got != "text" {
 		t.Errorf("Reply: got %q, want the text", got)
 	}
@@ -153,11 +153,11 @@ func TestAgentWords(t *testing.T) {
 
 // FuzzDecode: no payload stops the daemon, and what comes out is fit to keep.
 func FuzzDecode(f *testing.F) {
-	for _, e := range New().Events() {
+	for _, e := range New(agent.Host{}).Events() {
 		f.Add(e.Name, `{`+who+`,"part":{"id":"p","state":{"status":"error"}},"parts":[{"type":"text","text":"x"}],"error":{"name":"n"}}`)
 	}
 	f.Fuzz(func(t *testing.T, event, data string) {
-		in, err := New().Decode(agent.Hook{Event: event, Payload: []byte(data)})
+		in, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Event: event, Payload: []byte(data)})
 		if err != nil && len(in.Events) > 0 {
 			t.Errorf("an error and events: %v", err)
 		}

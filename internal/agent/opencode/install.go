@@ -1,6 +1,7 @@
 package opencode
 
 import (
+	"context"
 	_ "embed"
 	"fmt"
 	"os"
@@ -57,7 +58,7 @@ func (a *Agent) plugin() plugin.Plugin {
 }
 
 // Install puts the plugin where opencode loads it from. A second run changes nothing; a plugin of another belay is replaced.
-func (a *Agent) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
+func (a *Agent) Install(_ context.Context, p agent.Paths, dryRun bool) ([]agent.Change, error) {
 	return a.plugin().Install(p, dryRun)
 }
 
@@ -67,7 +68,7 @@ func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
 }
 
 // Check says what is wrong with the wiring, one finding each.
-func (a *Agent) Check(p agent.Paths) []string { return a.plugin().Check(p) }
+func (a *Agent) Check(_ context.Context, p agent.Paths) []string { return a.plugin().Check(p) }
 
 // Present says whether opencode is on this machine: its program is on the PATH, or its folder is there. Nothing is run for it.
 func (a *Agent) Present() (string, bool) {

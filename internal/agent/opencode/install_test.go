@@ -67,11 +67,11 @@ func TestInstallAndBack(t *testing.T) {
 	}{{nil, "plugin"}, {[]string{"plugin"}, "plugin"}, {[]string{"plugins"}, "plugins"}, {[]string{"plugin", "plugins"}, "plugin"}} {
 		a := box(t, c.folders...)
 		before := tree(t, a.config)
-		if _, err := a.Install(paths, true); err != nil || tree(t, a.config) != before {
+		if _, err := a.Install(t.Context(), paths, true); err != nil || tree(t, a.config) != before {
 			t.Errorf("%v: a dry run changed something, or failed: %v", c.folders, err)
 		}
 		for i, want := range []string{"create", "keep"} {
-			changes, err := a.Install(paths, false)
+			changes, err := a.Install(t.Context(), paths, false)
 			if err != nil || len(changes) != 1 || changes[0].Action != want || changes[0].Path != filepath.Join(a.config, c.want, pluginName) {
 				t.Errorf("%v: install %d: got %+v, %v, want %s in %s", c.folders, i, changes, err, want, c.want)
 			}
@@ -81,10 +81,10 @@ func TestInstallAndBack(t *testing.T) {
 			t.Errorf("%v: the plugin does not name belay-hook's place", c.folders)
 		}
 		moved := agent.Paths{Hook: "/other/belay-hook", Socket: "/run/b.sock"}
-		if changes, err := a.Install(moved, false); err != nil || changes[0].Action != "change" {
+		if changes, err := a.Install(t.Context(), moved, false); err != nil || changes[0].Action != "change" {
 			t.Errorf("%v: another place: got %+v, %v, want a change", c.folders, changes, err)
 		}
-		if found := a.Check(paths); len(found) != 2 || !strings.Contains(found[1], "starts another belay-hook") {
+		if found := a.Check(t.Context(), paths); len(found) != 2 || !strings.Contains(found[1], "starts another belay-hook") {
 			t.Errorf("%v: check: got %q, want that another program is started", c.folders, found)
 		}
 		for i, want := range []string{"remove", "keep"} {
@@ -105,7 +105,7 @@ func TestInstallLeavesOthersAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := tree(t, a.config)
-	if _, err := a.Install(paths, false); !errors.Is(err, plugin.ErrForeign) {
+	if _, err := a.Install(t.Context(), paths, false); !errors.Is(err, plugin.ErrForeign) {
 		t.Errorf("install: got %v, want %v", err, plugin.ErrForeign)
 	}
 	if changes, err := a.Uninstall(paths, false); err != nil || changes[0].Action != "keep" {
@@ -114,10 +114,10 @@ func TestInstallLeavesOthersAlone(t *testing.T) {
 	if tree(t, a.config) != before {
 		t.Error("another's file was changed")
 	}
-	if _, err := (&Agent{fsys: vfs.OS{}}).Install(paths, false); !errors.Is(err, agent.ErrNoHome) {
+	if _, err := (&Agent{fsys: vfs.OS{}}).Install(t.Context(), paths, false); !errors.Is(err, agent.ErrNoHome) {
 		t.Errorf("no home: got %v, want %v", err, agent.ErrNoHome)
 	}
-	if _, err := box(t).Install(agent.Paths{Hook: "belay-hook"}, false); !errors.Is(err, agent.ErrBadHook) {
+	if _, err := box(t).Install(t.Context(), agent.Paths{Hook: "belay-hook"}, false); !errors.Is(err, agent.ErrBadHook) {
 		t.Errorf("a relative program: got %v, want %v", err, agent.ErrBadHook)
 	}
 }
@@ -129,7 +129,7 @@ func TestInstallFaultAtEveryOperation(t *testing.T) {
 		before := tree(t, a.config)
 		fault := vfstest.NewFault(vfs.OS{}, k, syscall.ENOSPC)
 		a.fsys = fault
-		_, err := a.Install(paths, false)
+		_, err := a.Install(t.Context(), paths, false)
 		if !fault.Fired() {
 			if k < 5 {
 				t.Errorf("only %d operations were tried", k)
@@ -137,7 +137,7 @@ func TestInstallFaultAtEveryOperation(t *testing.T) {
 			return
 		}
 		a.fsys = vfs.OS{}
-		whole := err == nil && len(a.Check(paths)) == 1
+		whole := err == nil && len(a.Check(t.Context(), paths)) == 1
 		if got := tree(t, a.config); errors.Is(err, syscall.ENOSPC) == whole && got != before {
 			t.Errorf("operation %d (%s): error %v, the folder is\n%.300s", k, fault.Op(), err, got)
 		}

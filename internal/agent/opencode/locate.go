@@ -73,12 +73,12 @@ func locate(ctx context.Context, path string, q agent.Query) (list []agent.Found
 			return err
 		})
 	})
-	real := map[string]string{} // links are followed once, and not while the database is held
+	targets := map[string]string{} // links are followed once, and not while the database is held
 	for _, f := range all {
-		dir, known := real[f.Workspace]
+		dir, known := targets[f.Workspace]
 		if !known {
 			dir = realPath(f.Workspace)
-			real[f.Workspace] = dir
+			targets[f.Workspace] = dir
 		}
 		if f.Workspace = dir; q.Workspace == "" || dir == q.Workspace {
 			list = append(list, f)

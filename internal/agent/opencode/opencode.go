@@ -21,7 +21,6 @@
 package opencode
 
 import (
-	"os"
 	"path/filepath"
 
 	"belay/checkpoint"
@@ -52,35 +51,30 @@ var (
 	_ agent.Watched    = (*Agent)(nil)
 )
 
-// New gives opencode as the environment of this process describes it.
-func New() *Agent {
-	user, err := os.UserHomeDir()
-	if err != nil {
-		user = ""
-	}
+// New gives opencode as it is on a machine.
+func New(h agent.Host) *Agent {
 	a := &Agent{
-		data:   place("XDG_DATA_HOME", user, ".local/share"),
-		config: place("XDG_CONFIG_HOME", user, ".config"),
-		path:   os.Getenv("PATH"),
-		fsys:   vfs.OS{},
+		data:   place(h, "XDG_DATA_HOME", ".local/share"),
+		config: place(h, "XDG_CONFIG_HOME", ".config"),
+		path:   h.Var("PATH"),
+		fsys:   h.FS,
 	}
-	if db := os.Getenv("OPENCODE_DB"); filepath.IsAbs(db) {
+	db := h.Var("OPENCODE_DB")
+	switch {
+	case filepath.IsAbs(db):
 		a.db = filepath.Clean(db)
-	} else if db != "" && db != ":memory:" && a.data != "" {
+	case db != "" && db != ":memory:" && a.data != "":
 		a.db = filepath.Join(a.data, db)
 	}
 	return a
 }
 
 // place is opencode's folder below one of the folders that a person can move.
-func place(variable, home, plain string) string {
-	if dir := os.Getenv(variable); filepath.IsAbs(dir) {
+func place(h agent.Host, variable, plain string) string {
+	if dir := h.Dir(variable); dir != "" {
 		return filepath.Join(dir, name)
 	}
-	if !filepath.IsAbs(home) {
-		return ""
-	}
-	return filepath.Join(home, plain, name)
+	return h.Below(plain, name)
 }
 
 // Name is "opencode".

@@ -3,6 +3,7 @@ package opencode
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -177,7 +178,7 @@ func serve(l net.Listener) (list []string) {
 		if _, err := io.ReadFull(r, payload); err != nil {
 			return append(list, err.Error())
 		}
-		in, err := New().Decode(agent.Hook{Event: q.Event, Payload: payload, Cwd: q.Workspace})
+		in, err := New(agent.Host{}).Decode(context.Background(), agent.Hook{Event: q.Event, Payload: payload, Cwd: q.Workspace})
 		var said []string
 		for _, e := range in.Events {
 			said = append(said, showEvent(e))

@@ -67,10 +67,10 @@ func (r *reader) Read(ctx context.Context, from checkpoint.Cursor, opt checkpoin
 		before = mapper{}
 	}
 	err := r.db.View(ctx, func(tx *sqlite.Tx) error {
-		p := &page{ctx: ctx, tx: tx, session: r.session}
+		p := &page{tx: tx, session: r.session}
 		r.mapper = before // the view may begin anew
 		r.mapper.store = p
-		if err := p.read(&r.mapper, c, known, opt.Whole); err != nil {
+		if err := p.read(ctx, &r.mapper, c, known, opt.Whole); err != nil {
 			return err
 		}
 		b = p.Batch
@@ -88,32 +88,31 @@ func (r *reader) Read(ctx context.Context, from checkpoint.Cursor, opt checkpoin
 // page is one Read: the Batch in the making, and the view of the database from which it is made.
 type page struct {
 	checkpoint.Batch
-	ctx      context.Context
 	tx       *sqlite.Tx
 	session  string
 	messages map[string]messageInfo // that were asked for
 }
 
-func (p *page) read(m *mapper, c cursor, known, whole bool) error {
+func (p *page) read(ctx context.Context, m *mapper, c cursor, known, whole bool) error {
 	p.messages = map[string]messageInfo{}
-	end, err := p.begin()
+	end, err := p.begin(ctx)
 	if err != nil {
 		return err
 	}
 	p.First = !known || c.Next < c.Sight
 	if end == 0 || c.Table {
-		return p.readTables(m, c)
+		return p.readTables(ctx, m, c)
 	}
 	if known && c.Next > end { // the database was put back to an earlier state
 		p.Entries = append(p.Entries, checkpoint.Entry{Op: checkpoint.Reset})
 		c.Next, c.Sight = 0, 0
 	}
 	if !known && !whole {
-		if c.Next, err = p.firstSight(m, end); err != nil {
+		if c.Next, err = p.firstSight(ctx, m, end); err != nil {
 			return err
 		}
 	}
-	next, err := p.events(m, c.Next, pageRows, nil)
+	next, err := p.events(ctx, m, c.Next, pageRows, nil)
 	if err != nil {
 		return err
 	}
@@ -137,8 +136,8 @@ func encode(c cursor) checkpoint.Cursor {
 }
 
 // begin finds the session, and the number after its last event; 0 when there are none.
-func (p *page) begin() (end int64, err error) {
-	tables, err := p.tables()
+func (p *page) begin(ctx context.Context) (end int64, err error) {
+	tables, err := p.tables(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -146,19 +145,19 @@ func (p *page) begin() (end int64, err error) {
 		return 0, fmt.Errorf("no table of sessions: %w", fs.ErrNotExist) // it is being made, or another program's
 	}
 	if !isSession(p.session) {
-		err = p.tx.QueryRowContext(p.ctx, `select id from session where parent_id is null order by time_updated desc limit 1`).Scan(&p.session)
+		err = p.tx.QueryRowContext(ctx, `select id from session where parent_id is null order by time_updated desc limit 1`).Scan(&p.session)
 		if err != nil {
 			return 0, absent(err)
 		}
 	}
 	if tables["event"] {
-		err = p.tx.QueryRowContext(p.ctx, `select coalesce(max(seq), -1) + 1 from event where aggregate_id = ?`, p.session).Scan(&end)
+		err = p.tx.QueryRowContext(ctx, `select coalesce(max(seq), -1) + 1 from event where aggregate_id = ?`, p.session).Scan(&end)
 		if err != nil || end > 0 {
 			return end, err
 		}
 	}
 	var found string
-	return 0, absent(p.tx.QueryRowContext(p.ctx, `select id from session where id = ?`, p.session).Scan(&found))
+	return 0, absent(p.tx.QueryRowContext(ctx, `select id from session where id = ?`, p.session).Scan(&found))
 }
 
 // isSession says whether a word can be the id of a session. Who names a database alone may call it by any.
@@ -172,8 +171,8 @@ func absent(err error) error {
 	return err
 }
 
-func (p *page) tables() (map[string]bool, error) {
-	rows, err := p.tx.QueryContext(p.ctx, `select name from sqlite_master where type = 'table' and name in ('session', 'event')`)
+func (p *page) tables(ctx context.Context) (map[string]bool, error) {
+	rows, err := p.tx.QueryContext(ctx, `select name from sqlite_master where type = 'table' and name in ('session', 'event')`)
 	if err != nil {
 		return nil, err
 	}
@@ -206,8 +205,8 @@ type stored struct {
 
 // events maps the rows from a number on, until enough is read, the time of the view is over, or stop says so; it gives the
 // number after the last of them.
-func (p *page) events(m *mapper, from int64, most int, stop func() bool) (int64, error) {
-	rows, err := p.tx.QueryContext(p.ctx, `select seq, type, case when octet_length(data) <= ? then data end, octet_length(data)
+func (p *page) events(ctx context.Context, m *mapper, from int64, most int, stop func() bool) (int64, error) {
+	rows, err := p.tx.QueryContext(ctx, `select seq, type, case when octet_length(data) <= ? then data end, octet_length(data)
 		from event where aggregate_id = ? and seq >= ? order by seq limit ?`, maxRow, p.session, from, most)
 	if err != nil {
 		return from, err
@@ -232,7 +231,7 @@ func (p *page) events(m *mapper, from int64, most int, stop func() bool) (int64,
 		if i >= leastRows && p.tx.Over() || i > 0 && stop != nil && stop() {
 			break
 		}
-		p.event(m, s)
+		p.event(ctx, m, s)
 		from = s.seq + 1
 	}
 	return from, nil
@@ -241,12 +240,12 @@ func (p *page) events(m *mapper, from int64, most int, stop func() bool) (int64,
 // errEnough ends a walk through rows.
 var errEnough = errors.New("enough was read")
 
-func (p *page) event(m *mapper, s stored) {
+func (p *page) event(ctx context.Context, m *mapper, s stored) {
 	if s.data == nil {
 		p.Losses.Oversized++
 		return
 	}
-	entries, ok := m.event(s.typ, s.data)
+	entries, ok := m.event(ctx, s.typ, s.data)
 	if !ok {
 		p.bad(s.seq, s.size)
 		return
@@ -259,12 +258,12 @@ func (p *page) bad(number, size int64) {
 }
 
 // message implements store.
-func (p *page) message(id string) (messageInfo, bool) {
+func (p *page) message(ctx context.Context, id string) (messageInfo, bool) {
 	if info, ok := p.messages[id]; ok {
 		return info, true
 	}
 	var data []byte
-	if p.tx.QueryRowContext(p.ctx, `select data from message where id = ? and octet_length(data) <= ?`, id, maxRow).Scan(&data) != nil {
+	if p.tx.QueryRowContext(ctx, `select data from message where id = ? and octet_length(data) <= ?`, id, maxRow).Scan(&data) != nil {
 		return messageInfo{}, false // removed, or the tables are of another form: the part alone says too little
 	}
 	info, ok := row(data, func(m *messageInfo) { m.ID = id })
@@ -275,8 +274,8 @@ func (p *page) message(id string) (messageInfo, bool) {
 }
 
 // parts implements store.
-func (p *page) parts(message string) []part {
-	rows, err := p.tx.QueryContext(p.ctx, `select id, data from part where message_id = ? and octet_length(data) <= ? order by id limit 100`, message, pageBytes)
+func (p *page) parts(ctx context.Context, message string) []part {
+	rows, err := p.tx.QueryContext(ctx, `select id, data from part where message_id = ? and octet_length(data) <= ? order by id limit 100`, message, pageBytes)
 	if err != nil {
 		return nil
 	}
@@ -299,8 +298,8 @@ func (p *page) parts(message string) []part {
 }
 
 // removed implements store: the tables have forgotten the message, the log of events has not.
-func (p *page) removed(message string) []string {
-	rows, err := p.tx.QueryContext(p.ctx, `select distinct json_extract(data, '$.part.id') from event
+func (p *page) removed(ctx context.Context, message string) []string {
+	rows, err := p.tx.QueryContext(ctx, `select distinct json_extract(data, '$.part.id') from event
 		where aggregate_id = ? and type = 'message.part.updated.1' and json_valid(data) and json_extract(data, '$.part.messageID') = ? limit 1000`, p.session, message)
 	if err != nil {
 		return nil

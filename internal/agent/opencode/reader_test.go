@@ -241,7 +241,7 @@ func TestRecognise(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := New()
+	a := New(agent.Host{})
 	if !a.Recognise(head[:64<<10]) {
 		t.Error("the captured database is not recognised")
 	}
@@ -260,7 +260,7 @@ func FuzzEvent(f *testing.F) {
 	f.Fuzz(func(t *testing.T, typ, data string) {
 		for _, role := range []string{"user", "assistant"} {
 			m := mapper{store: fakeStore{role}}
-			entries, _ := m.event(typ, []byte(data))
+			entries, _ := m.event(t.Context(), typ, []byte(data))
 			for _, e := range entries {
 				if len(e.Text) > checkpoint.CutText || len(e.Output) > checkpoint.CutTool || len(e.Input) > checkpoint.CutTool || len(e.ID) > maxIdent+8 {
 					t.Errorf("%+v is over its bound", e)
@@ -275,8 +275,8 @@ func FuzzEvent(f *testing.F) {
 
 type fakeStore struct{ role string }
 
-func (s fakeStore) message(id string) (messageInfo, bool) {
+func (s fakeStore) message(_ context.Context, id string) (messageInfo, bool) {
 	return messageInfo{ID: id, Role: s.role}, true
 }
-func (s fakeStore) parts(string) []part     { return nil }
-func (s fakeStore) removed(string) []string { return []string{"p"} }
+func (s fakeStore) parts(context.Context, string) []part     { return nil }
+func (s fakeStore) removed(context.Context, string) []string { return []string{"p"} }

@@ -1,6 +1,7 @@
 package opencode
 
 import (
+	"context"
 	"errors"
 
 	"belay/checkpoint"
@@ -22,14 +23,14 @@ const tableRows = `select 'a' as kind, id, message_id, time_updated as at, case 
 
 // readTables reads a session of which there are no events: a database of a version before them, or a session that was brought
 // in from another machine.
-func (p *page) readTables(m *mapper, c cursor) error {
+func (p *page) readTables(ctx context.Context, m *mapper, c cursor) error {
 	if !c.Table { // never read, or the events are gone
 		c = cursor{Table: true}
-		if err := p.sessionRow(m); err != nil {
+		if err := p.sessionRow(ctx, m); err != nil {
 			return err
 		}
 	}
-	rows, err := p.tx.QueryContext(p.ctx, tableRows, maxRow, p.session, c.Time, pageRows+1, c.Same)
+	rows, err := p.tx.QueryContext(ctx, tableRows, maxRow, p.session, c.Time, pageRows+1, c.Same)
 	if err != nil {
 		return err
 	}
@@ -55,7 +56,7 @@ func (p *page) readTables(m *mapper, c cursor) error {
 			p.More = true
 			break
 		}
-		p.tableRow(m, r)
+		p.tableRow(ctx, m, r)
 		if r.at != c.Time {
 			c.Time, c.Same = r.at, 0
 		}
@@ -65,14 +66,14 @@ func (p *page) readTables(m *mapper, c cursor) error {
 	return nil
 }
 
-func (p *page) sessionRow(m *mapper) error {
+func (p *page) sessionRow(ctx context.Context, m *mapper) error {
 	var s sessionInfo
-	err := p.tx.QueryRowContext(p.ctx, `select id, directory, time_created from session where id = ?`, p.session).Scan(&s.ID, &s.Directory, &s.Time.Created)
+	err := p.tx.QueryRowContext(ctx, `select id, directory, time_created from session where id = ?`, p.session).Scan(&s.ID, &s.Directory, &s.Time.Created)
 	p.Entries = append(p.Entries, m.session(s)...)
 	return absent(err)
 }
 
-func (p *page) tableRow(m *mapper, r changed) {
+func (p *page) tableRow(ctx context.Context, m *mapper, r changed) {
 	var entries []checkpoint.Entry
 	ok := false
 	switch {
@@ -82,7 +83,7 @@ func (p *page) tableRow(m *mapper, r changed) {
 	case r.kind == "a":
 		var v part
 		if v, ok = row(r.data, func(v *part) { v.ID, v.MessageID = r.id, r.message }); ok {
-			entries = m.part(v)
+			entries = m.part(ctx, v)
 		}
 	default:
 		var v messageInfo

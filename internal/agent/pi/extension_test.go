@@ -259,7 +259,7 @@ func TestExtensionTells(t *testing.T) {
 			t.Errorf("got %+v, want %s of pi with an id of its own", req, run[i].event)
 		}
 		ids[req.ID] = true
-		in, err := Pi().Decode(agent.Hook{Event: req.Event, Payload: []byte(f.bodies[i])})
+		in, err := Pi(agent.Host{}).Decode(t.Context(), agent.Hook{Event: req.Event, Payload: []byte(f.bodies[i])})
 		if err != nil || len(in.Events) == 0 || run[i].want != "" && line(in.Events[0]) != run[i].want {
 			t.Errorf("%s: got %+v, %v, want %s", req.Event, in.Events, err, run[i].want)
 		}
@@ -280,7 +280,7 @@ func TestExtensionSettles(t *testing.T) {
 	d.event("agent_settled", `{"aborted":false}`, "")
 	got := f.until(2)
 	d.quit()
-	in, err := Pi().Decode(agent.Hook{Event: got[1].Event, Payload: []byte(f.bodies[1])})
+	in, err := Pi(agent.Host{}).Decode(t.Context(), agent.Hook{Event: got[1].Event, Payload: []byte(f.bodies[1])})
 	if err != nil || len(f.events()) != 2 || line(in.Events[0]) != "stop text=Done." {
 		t.Errorf("got %+v, %v, want the prompt and one end", got, err)
 	}
@@ -406,7 +406,7 @@ func TestExtensionQuits(t *testing.T) {
 // TestExtensionIsNeverInTheWay: nothing that goes wrong reaches pi, and it talks to no socket that a stranger may hold.
 func TestExtensionIsNeverInTheWay(t *testing.T) {
 	d := drive(t)
-	for _, e := range Pi().Events() {
+	for _, e := range Pi(agent.Host{}).Events() {
 		d.event(e.Name, `{"messages":7,"result":{"content":7},"compactionEntry":7}`, "broken")
 		d.event(e.Name, "", "unkept")
 		d.event(e.Name, `{"messages":7,"result":{"content":7},"compactionEntry":7,"prompt":{}}`, "")

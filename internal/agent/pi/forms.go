@@ -40,6 +40,3 @@ func Header(record []byte) (session, workspace string, ok bool) {
 	}
 	return ident(rec.id), ident(text(rec.cwd)), true
 }
-
-// States are OpenClaw's state folders on this machine, the one of the environment or the default one first.
-func States() []string { return openclawStates() }

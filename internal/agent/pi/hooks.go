@@ -1,6 +1,7 @@
 package pi
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -48,7 +49,7 @@ func (p hookPayload) path(key string) string {
 
 // Decode maps one event of the extension to events. What belay does not know means nothing; a known event without a session
 // is ErrNoSession; a payload that is no JSON object is ErrBadPayload.
-func (a *Program) Decode(h agent.Hook) (agent.Incoming, error) {
+func (a *Program) Decode(_ context.Context, h agent.Hook) (agent.Incoming, error) {
 	if !a.knows(h.Event) {
 		return agent.Incoming{}, nil // "wake" among them, which only starts a daemon
 	}

@@ -21,7 +21,7 @@ const testSession = "01a22cfe-40bf-7693-af7c-0149fbf06f2c"
 func decode(t *testing.T, event, body string) agent.Incoming {
 	t.Helper()
 	payload := `{"session_id":"` + testSession + `","session_file":"/s/1_` + testSession + `.jsonl","cwd":"/no/such/work","model":"m"` + body + `}`
-	in, err := Pi().Decode(agent.Hook{Event: event, Payload: []byte(payload), PID: 7})
+	in, err := Pi(agent.Host{}).Decode(t.Context(), agent.Hook{Event: event, Payload: []byte(payload), PID: 7})
 	if err != nil {
 		t.Fatalf("%s %s: %v", event, body, err)
 	}
@@ -118,7 +118,7 @@ func TestEventsThatMeanNothing(t *testing.T) {
 		{"session_start", `{"session_id":7}`, ErrNoSession},
 		{"agent_end", `{"session_id":"` + strings.Repeat("x", maxID+1) + `"}`, ErrNoSession},
 	} {
-		in, err := Pi().Decode(agent.Hook{Event: tt.event, Payload: []byte(tt.payload)})
+		in, err := Pi(agent.Host{}).Decode(t.Context(), agent.Hook{Event: tt.event, Payload: []byte(tt.payload)})
 		if !errors.Is(err, tt.want) || len(in.Events) != 0 {
 			t.Errorf("%s %q: got %d events and %v, want none and %v", tt.event, tt.payload, len(in.Events), err, tt.want)
 		}
@@ -127,7 +127,7 @@ func TestEventsThatMeanNothing(t *testing.T) {
 
 func TestSessionNamedByAPerson(t *testing.T) {
 	dir := t.TempDir()
-	in, err := Pi().Decode(agent.Hook{Event: "session_start", Payload: []byte(`{"session_id":"mine","cwd":"` + dir + `"}`)})
+	in, err := Pi(agent.Host{}).Decode(t.Context(), agent.Hook{Event: "session_start", Payload: []byte(`{"session_id":"mine","cwd":"` + dir + `"}`)})
 	if err != nil || in.Events[0].Key.Workspace != payload.RealPath(dir) {
 		t.Errorf("got %+v, %v, want a key with the folder: the name may be used twice", in.Events, err)
 	}
@@ -206,12 +206,12 @@ func countText(s *checkpoint.State, text string) int {
 }
 
 func FuzzDecode(f *testing.F) {
-	for _, e := range Pi().Events() {
+	for _, e := range Pi(agent.Host{}).Events() {
 		f.Add(e.Name, []byte(`{"session_id":"s","cwd":"/","reason":"x","prompt":["a",{"type":"text"}],"images":1e99,"toolCallId":"c","args":[1],"result":{"content":{}},"message":{"content":"\ud83d"},"count":-1}`))
 	}
 	f.Add("dropped", []byte(`{"session_id":"s","count":1e300}`))
 	f.Fuzz(func(t *testing.T, event string, payload []byte) {
-		in, err := Pi().Decode(agent.Hook{Event: event, Payload: payload})
+		in, err := Pi(agent.Host{}).Decode(t.Context(), agent.Hook{Event: event, Payload: payload})
 		if err != nil && len(in.Events) > 0 {
 			t.Errorf("%d events and %v", len(in.Events), err)
 		}
@@ -242,7 +242,7 @@ func TestCapturedEvents(t *testing.T) {
 		n := 0
 		elements([]byte(strings.TrimSpace(string(data))), func(one []byte) {
 			payload := strings.NewReplacer(`"_sessionId"`, `"session_id"`, `"_sessionFile"`, `"session_file"`, `"_cwd"`, `"cwd"`).Replace(string(memberRaw(one, "event")))
-			in, err := Pi().Decode(agent.Hook{Event: event, Payload: []byte(payload)})
+			in, err := Pi(agent.Host{}).Decode(t.Context(), agent.Hook{Event: event, Payload: []byte(payload)})
 			if err != nil || len(in.Events) == 0 || string(in.Events[0].Kind) != want {
 				t.Errorf("%s: got %+v, %v, want %s", event, in.Events, err, want)
 			}

@@ -1,6 +1,7 @@
 package pi
 
 import (
+	"context"
 	_ "embed"
 	"fmt"
 	"os"
@@ -27,7 +28,7 @@ func (a *Program) plugin() plugin.Plugin {
 }
 
 // Install puts the extension where pi loads it from. A second run changes nothing; an extension of another belay is replaced.
-func (a *Program) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
+func (a *Program) Install(_ context.Context, p agent.Paths, dryRun bool) ([]agent.Change, error) {
 	return a.plugin().Install(p, dryRun)
 }
 
@@ -37,7 +38,7 @@ func (a *Program) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) 
 }
 
 // Check says what is wrong with the wiring, one finding each.
-func (a *Program) Check(p agent.Paths) []string { return a.plugin().Check(p) }
+func (a *Program) Check(_ context.Context, p agent.Paths) []string { return a.plugin().Check(p) }
 
 // Present says whether pi is on this machine: its program is on the PATH, or its folder is there. Nothing is run for it.
 // Other programs are called pi as well: the one that is meant lies in a package of that name.

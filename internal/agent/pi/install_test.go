@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"belay/internal/agent"
+	"belay/internal/agent/agenttest"
 	"belay/internal/agent/kit/plugin"
 	"belay/internal/vfs"
 	"belay/internal/vfs/vfstest"
@@ -21,7 +22,7 @@ func newBox(t *testing.T, version string) *Program {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := Pi()
+	a := Pi(agent.Host{})
 	a.home, a.path, a.fsys = filepath.Join(dir, ".pi", "agent"), filepath.Join(dir, "bin"), vfs.OS{}
 	if version != "" {
 		pkg := filepath.Join(dir, "lib", "pi-coding-agent")
@@ -63,23 +64,23 @@ func TestInstallAndUninstall(t *testing.T) {
 		}
 		root := filepath.Dir(filepath.Dir(a.home))
 		before := tree(t, root)
-		list, err := a.Install(p, true)
+		list, err := a.Install(t.Context(), p, true)
 		act(t, list, err, "create")
 		if got := tree(t, root); got != before {
 			t.Errorf("a dry run changed something: %s, want %s", got, before)
 		}
-		list, err = a.Install(p, false)
+		list, err = a.Install(t.Context(), p, false)
 		act(t, list, err, "create")
-		if got := a.Check(p); len(got) != 0 {
+		if got := a.Check(t.Context(), p); len(got) != 0 {
 			t.Errorf("after install: %q", got)
 		}
-		list, err = a.Install(p, false)
+		list, err = a.Install(t.Context(), p, false)
 		act(t, list, err, "keep")
 		p.Socket = "/run/other.sock"
-		if got := a.Check(p); len(got) != 1 || !strings.Contains(got[0], "install it again") {
+		if got := a.Check(t.Context(), p); len(got) != 1 || !strings.Contains(got[0], "install it again") {
 			t.Errorf("with another socket: got %q, want one finding", got)
 		}
-		list, err = a.Install(p, false)
+		list, err = a.Install(t.Context(), p, false)
 		act(t, list, err, "change")
 		data, err := os.ReadFile(a.plugin().Files[0].Path)
 		if err != nil || !strings.Contains(string(data), `const SOCKET = "/run/other.sock";`) || !strings.Contains(string(data), `a \"quoted\" folder/belay-hook";`) {
@@ -94,7 +95,7 @@ func TestInstallAndUninstall(t *testing.T) {
 		}
 		list, err = a.Uninstall(p, false)
 		act(t, list, err, "keep")
-		if got := a.Check(p); len(got) != 1 || !strings.Contains(got[0], "not installed") {
+		if got := a.Check(t.Context(), p); len(got) != 1 || !strings.Contains(got[0], "not installed") {
 			t.Errorf("after uninstall: got %q, want one finding", got)
 		}
 	}
@@ -117,7 +118,7 @@ func tree(t *testing.T, root string) string {
 func TestInstallKeepsWhatIsNotOurs(t *testing.T) {
 	a, p := newBox(t, ""), hookAt(t)
 	put(t, a.plugin().Files[0].Path, "export default function () {}\n")
-	if _, err := a.Install(p, false); !errors.Is(err, plugin.ErrForeign) {
+	if _, err := a.Install(t.Context(), p, false); !errors.Is(err, plugin.ErrForeign) {
 		t.Errorf("install over a user's own file: got %v, want plugin.ErrForeign", err)
 	}
 	list, err := a.Uninstall(p, false)
@@ -126,7 +127,7 @@ func TestInstallKeepsWhatIsNotOurs(t *testing.T) {
 		t.Errorf("the user's file is now %q, %v", data, err)
 	}
 	a = newBox(t, "")
-	list, err = a.Install(p, false)
+	list, err = a.Install(t.Context(), p, false)
 	act(t, list, err, "create")
 	put(t, filepath.Join(a.home, "settings.json"), "{}")
 	list, err = a.Uninstall(p, false)
@@ -139,12 +140,12 @@ func TestInstallKeepsWhatIsNotOurs(t *testing.T) {
 func TestInstallRefuses(t *testing.T) {
 	a := newBox(t, "")
 	for _, hook := range []string{"", "belay-hook", "/bin/\xff/belay-hook"} {
-		if _, err := a.Install(agent.Paths{Hook: hook}, false); !errors.Is(err, agent.ErrBadHook) {
+		if _, err := a.Install(t.Context(), agent.Paths{Hook: hook}, false); !errors.Is(err, agent.ErrBadHook) {
 			t.Errorf("hook %q: got %v, want agent.ErrBadHook", hook, err)
 		}
 	}
 	a.home = ""
-	if _, err := a.Install(hookAt(t), false); !errors.Is(err, agent.ErrNoHome) {
+	if _, err := a.Install(t.Context(), hookAt(t), false); !errors.Is(err, agent.ErrNoHome) {
 		t.Errorf("without a home: got %v, want agent.ErrNoHome", err)
 	}
 	if _, err := a.Uninstall(agent.Paths{}, false); !errors.Is(err, agent.ErrNoHome) {
@@ -158,7 +159,7 @@ func TestInstallFaultAtEveryOperation(t *testing.T) {
 		for k := 0; ; k++ {
 			a, p := newBox(t, ""), hookAt(t)
 			if what != "install" {
-				if _, err := a.Install(agent.Paths{Hook: "/old/belay-hook"}, false); err != nil {
+				if _, err := a.Install(t.Context(), agent.Paths{Hook: "/old/belay-hook"}, false); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -169,7 +170,7 @@ func TestInstallFaultAtEveryOperation(t *testing.T) {
 			if what == "uninstall" {
 				_, err = a.Uninstall(p, false)
 			} else {
-				_, err = a.Install(p, false)
+				_, err = a.Install(t.Context(), p, false)
 			}
 			a.fsys = vfs.OS{}
 			now, _ := os.ReadFile(a.plugin().Files[0].Path)
@@ -216,11 +217,11 @@ func TestPresent(t *testing.T) {
 
 func TestCheckTellsOfPrograms(t *testing.T) {
 	a, p := newBox(t, "9.9.9"), hookAt(t)
-	if _, err := a.Install(p, false); err != nil {
+	if _, err := a.Install(t.Context(), p, false); err != nil {
 		t.Fatal(err)
 	}
 	p.Hook = "/nowhere/belay-hook"
-	if got := strings.Join(a.Check(p), "\n"); !strings.Contains(got, "no program that can be started") || !strings.Contains(got, "starts another belay-hook") {
+	if got := strings.Join(a.Check(t.Context(), p), "\n"); !strings.Contains(got, "no program that can be started") || !strings.Contains(got, "starts another belay-hook") {
 		t.Errorf("got %q, want both findings", got)
 	}
 }
@@ -229,9 +230,7 @@ func TestHome(t *testing.T) {
 	for _, tt := range []struct{ dir, want string }{
 		{"", "/h/.pi/agent"}, {"/x/../y/", "/y"}, {"~/p", "/h/p"}, {"~", "/h"}, {"relative", ""},
 	} {
-		t.Setenv("HOME", "/h")
-		t.Setenv("PI_CODING_AGENT_DIR", tt.dir)
-		if got := piHome(); got != tt.want {
+		if got := piHome(agenttest.Host("/h", "PI_CODING_AGENT_DIR="+tt.dir)); got != tt.want {
 			t.Errorf("PI_CODING_AGENT_DIR=%q: got %q, want %q", tt.dir, got, tt.want)
 		}
 	}

@@ -142,9 +142,9 @@ func live(dir string) (files []candidate, folders []string) {
 }
 
 // piFiles lists pi's transcripts: a folder for each workspace, or one folder that the user chose.
-func piFiles() []candidate {
+func piFiles(h agent.Host) []candidate {
 	var files []candidate
-	for _, dir := range piSessionDirs() {
+	for _, dir := range piSessionDirs(h) {
 		own, folders := live(dir)
 		files = append(files, own...)
 		for _, folder := range folders {
@@ -157,9 +157,9 @@ func piFiles() []candidate {
 
 // piSessionDirs are the folders in which pi keeps sessions. One that is set for a single project, or on pi's command line, is
 // not among them: a session there is known by its events.
-func piSessionDirs() []string {
-	home := piHome()
-	if dir := expandHome(os.Getenv("PI_CODING_AGENT_SESSION_DIR")); dir != "" {
+func piSessionDirs(h agent.Host) []string {
+	home := piHome(h)
+	if dir := expandHome(h, h.Var("PI_CODING_AGENT_SESSION_DIR")); dir != "" {
 		return []string{dir}
 	}
 	if home == "" {
@@ -170,16 +170,16 @@ func piSessionDirs() []string {
 	if err != nil {
 		return dirs // no settings, or none that can be read
 	}
-	if dir := expandHome(member(data, "sessionDir")); dir != "" && dir != dirs[0] {
+	if dir := expandHome(h, member(data, "sessionDir")); dir != "" && dir != dirs[0] {
 		dirs = append(dirs, dir)
 	}
 	return dirs
 }
 
 // openclawFiles lists OpenClaw's transcripts of all agents and profiles.
-func openclawFiles() []candidate {
+func openclawFiles(h agent.Host) []candidate {
 	var files []candidate
-	for _, state := range openclawStates() {
+	for _, state := range States(h) {
 		agents, err := os.ReadDir(filepath.Join(state, "agents"))
 		if err != nil {
 			continue // no such state folder
@@ -194,16 +194,17 @@ func openclawFiles() []candidate {
 	return files
 }
 
-func openclawStates() []string {
-	if dir := os.Getenv("OPENCLAW_STATE_DIR"); dir != "" {
+// States are OpenClaw's state folders on a machine, the one of the environment or the default one first.
+func States(h agent.Host) []string {
+	if dir := h.Var("OPENCLAW_STATE_DIR"); dir != "" {
 		return []string{dir}
 	}
-	home := os.Getenv("OPENCLAW_HOME")
+	home := h.Var("OPENCLAW_HOME")
 	if home == "" {
-		var err error
-		if home, err = os.UserHomeDir(); err != nil {
-			return nil // no home, no sessions
-		}
+		home = h.Home
+	}
+	if home == "" {
+		return nil // no home, no sessions
 	}
 	states := []string{filepath.Join(home, ".openclaw"), filepath.Join(home, ".clawdbot")}
 	entries, err := os.ReadDir(home)

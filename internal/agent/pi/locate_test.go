@@ -11,6 +11,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
+	"belay/internal/agent/agenttest"
 )
 
 func TestF07OnlyLiveNames(t *testing.T) {
@@ -34,8 +35,7 @@ func TestF07OnlyLiveNames(t *testing.T) {
 	for _, name := range append(strings.Fields(string(data)), others...) {
 		put(t, filepath.Join(dir, name), headLine+"\n")
 	}
-	t.Setenv("OPENCLAW_STATE_DIR", state)
-	found, err := OpenClaw().Locate(context.Background(), agent.Query{Most: 100})
+	found, err := OpenClaw(agenttest.Host("", "OPENCLAW_STATE_DIR="+state)).Locate(context.Background(), agent.Query{Most: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,10 +74,7 @@ func TestLocate(t *testing.T) {
 	if err := os.Symlink(work, link); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"PI_CODING_AGENT_DIR", "PI_CODING_AGENT_SESSION_DIR", "OPENCLAW_STATE_DIR", "OPENCLAW_HOME"} {
-		t.Setenv(name, "")
-	}
-	t.Setenv("HOME", home)
+	host := agenttest.Host(home)
 	at := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
 	place := func(dir, name, session, cwd string) {
 		path := filepath.Join(home, dir, name)
@@ -104,14 +101,14 @@ func TestLocate(t *testing.T) {
 		q     agent.Query
 		want  string
 	}{
-		{Pi(), agent.Query{}, "chosen three two one"},
-		{Pi(), agent.Query{Most: 1}, "chosen"},
-		{Pi(), agent.Query{Session: "one"}, "one"},
-		{Pi(), agent.Query{Workspace: work}, "two one"},
-		{Pi(), agent.Query{Session: "none"}, ""},
-		{Pi(), agent.Query{Session: "chosen"}, "chosen"},
-		{OpenClaw(), agent.Query{}, "named 7f0c2d3e-1111-4222-8333-444455556666"},
-		{OpenClaw(), agent.Query{Session: "named"}, "named"},
+		{Pi(host), agent.Query{}, "chosen three two one"},
+		{Pi(host), agent.Query{Most: 1}, "chosen"},
+		{Pi(host), agent.Query{Session: "one"}, "one"},
+		{Pi(host), agent.Query{Workspace: work}, "two one"},
+		{Pi(host), agent.Query{Session: "none"}, ""},
+		{Pi(host), agent.Query{Session: "chosen"}, "chosen"},
+		{OpenClaw(host), agent.Query{}, "named 7f0c2d3e-1111-4222-8333-444455556666"},
+		{OpenClaw(host), agent.Query{Session: "named"}, "named"},
 	} {
 		found, err := c.agent.Locate(context.Background(), c.q)
 		if err != nil {
@@ -145,18 +142,18 @@ func TestHandmadeIndex(t *testing.T) {
 }
 
 func TestAgentWords(t *testing.T) {
-	if _, err := OpenClaw().Decode(agent.Hook{Payload: []byte("{}")}); !errors.Is(err, agent.ErrNotOurs) {
+	if _, err := OpenClaw(agent.Host{}).Decode(t.Context(), agent.Hook{Payload: []byte("{}")}); !errors.Is(err, agent.ErrNotOurs) {
 		t.Errorf("OpenClaw: Decode gives %v, want ErrNotOurs", err)
 	}
-	if got := string(OpenClaw().Reply("before_prompt_build", "text")); got != "text" {
+	if got := string(OpenClaw(agent.Host{}).Reply("before_prompt_build", "text")); got != "text" {
 		t.Errorf("OpenClaw: Reply gives %q, want the text", got)
 	}
-	for _, a := range []agent.Agent{Pi(), OpenClaw()} {
+	for _, a := range []agent.Agent{Pi(agent.Host{}), OpenClaw(agent.Host{})} {
 		if len(a.Events()) == 0 || a.Limits().BriefBytes < checkpoint.CutTool {
 			t.Errorf("%s: no events or no room for a brief", a.Name())
 		}
 	}
-	if got, want := Pi().ResumeCommand("it's"), `pi --session 'it'\''s'`; got != want {
+	if got, want := Pi(agent.Host{}).ResumeCommand("it's"), `pi --session 'it'\''s'`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -15,6 +15,8 @@
 package pi
 
 import (
+	"context"
+
 	"belay/checkpoint"
 	"belay/internal/agent"
 	"belay/internal/agent/kit/payload"
@@ -31,14 +33,17 @@ type Agent struct {
 
 var _ agent.Agent = (*Agent)(nil)
 
+// openclaw is the word of the agent that shares the form of its files with pi.
+const openclaw = "openclaw"
+
 // briefBytes is what one injection may hold. Neither program cuts, up to 200,000 bytes: it is the model's attention that is
 // spared.
 const briefBytes = 9000
 
 // OpenClaw gives the agent "openclaw". Events are those of its plugin.
-func OpenClaw() *Agent {
+func OpenClaw(h agent.Host) *Agent {
 	return &Agent{
-		name: "openclaw",
+		name: openclaw,
 		events: []agent.EventSpec{
 			{Name: "gateway_start"},
 			{Name: "session_start"},
@@ -56,7 +61,7 @@ func OpenClaw() *Agent {
 		resume: func(session string) string {
 			return "openclaw agent --session-id " + payload.ShellWord(session) + " --message 'Please go on.'"
 		},
-		list: openclawFiles,
+		list: func() []candidate { return openclawFiles(h) },
 	}
 }
 
@@ -70,7 +75,7 @@ func (a *Agent) Events() []agent.EventSpec { return a.events }
 func (a *Agent) Limits() agent.Limits { return a.limits }
 
 // Decode leaves every payload to the generic JSON form.
-func (a *Agent) Decode(agent.Hook) (agent.Incoming, error) {
+func (a *Agent) Decode(context.Context, agent.Hook) (agent.Incoming, error) {
 	return agent.Incoming{}, agent.ErrNotOurs
 }
 

@@ -1,7 +1,6 @@
 package pi
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -23,9 +22,9 @@ var (
 	_ agent.Installer = (*Program)(nil)
 )
 
-// Pi gives the agent "pi" as the environment of this process describes it. It waits for before_agent_start without a limit;
-// the extension does not wait longer than a second.
-func Pi() *Program {
+// Pi gives the agent "pi" as it is on a machine. It waits for before_agent_start without a limit; the extension does not wait
+// longer than a second.
+func Pi(h agent.Host) *Program {
 	return &Program{
 		Agent: &Agent{
 			name: "pi",
@@ -42,31 +41,27 @@ func Pi() *Program {
 			},
 			limits: agent.Limits{BriefBytes: briefBytes},
 			resume: func(session string) string { return "pi --session " + payload.ShellWord(session) },
-			list:   piFiles,
+			list:   func() []candidate { return piFiles(h) },
 		},
-		home: piHome(),
-		path: os.Getenv("PATH"),
-		fsys: vfs.OS{},
+		home: piHome(h),
+		path: h.Var("PATH"),
+		fsys: h.FS,
 	}
 }
 
 // piHome is pi's own folder; empty when nothing says where it is.
-func piHome() string {
-	if dir := os.Getenv("PI_CODING_AGENT_DIR"); dir != "" {
-		return expandHome(dir)
+func piHome(h agent.Host) string {
+	if dir := h.Var("PI_CODING_AGENT_DIR"); dir != "" {
+		return expandHome(h, dir)
 	}
-	return expandHome("~/.pi/agent")
+	return expandHome(h, "~/.pi/agent")
 }
 
 // expandHome reads a folder's name as pi does: ~ is the user's home. A relative one means another folder in each workspace
 // and is none here.
-func expandHome(dir string) string {
+func expandHome(h agent.Host, dir string) string {
 	if dir == "~" || strings.HasPrefix(dir, "~/") {
-		user, err := os.UserHomeDir()
-		if err != nil {
-			return ""
-		}
-		dir = filepath.Join(user, dir[1:])
+		return h.Below(dir[1:])
 	}
 	if !filepath.IsAbs(dir) {
 		return ""

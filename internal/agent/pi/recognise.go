@@ -6,5 +6,5 @@ import "bytes"
 // database may hold these words too, and is no file of lines.
 func (a *Agent) Recognise(head []byte) bool {
 	header := !bytes.HasPrefix(head, []byte("SQLite format 3\x00")) && bytes.Contains(head, []byte(`"session"`)) && (bytes.Contains(head, []byte(`"parentId"`)) || bytes.Contains(head, []byte(`"version"`)) || bytes.Contains(head, []byte(`"message"`)))
-	return header && bytes.Contains(head, []byte(`openclaw`)) == (a.name == OpenClaw().name)
+	return header && bytes.Contains(head, []byte(openclaw)) == (a.name == openclaw)
 }

@@ -13,6 +13,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
+	"belay/internal/agent/agenttest"
 )
 
 // chat makes a transcript of n prompts and answers by turns, numbered from first.
@@ -44,7 +45,6 @@ func TestT08TornHeader(t *testing.T) {
 	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
 		t.Errorf("the transcript changed (%v)", err)
 	}
-	t.Setenv("OPENCLAW_STATE_DIR", dir)
 	place := filepath.Join(dir, "agents", "main", "sessions")
 	if err := os.MkdirAll(place, 0o700); err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func TestT08TornHeader(t *testing.T) {
 	if err := os.Rename(path, filepath.Join(place, filepath.Base(path))); err != nil {
 		t.Fatal(err)
 	}
-	found, err := OpenClaw().Locate(context.Background(), agent.Query{})
+	found, err := OpenClaw(agenttest.Host("", "OPENCLAW_STATE_DIR="+dir)).Locate(context.Background(), agent.Query{})
 	if err != nil || len(found) != 1 || found[0].Session != "11111111-1111-4111-8111-111111111111" {
 		t.Errorf("got %v, %v, want the session that the file's name tells", found, err)
 	}

@@ -25,9 +25,30 @@ const (
 func Status(ctx context.Context, folder string) *checkpoint.WorkTree {
 	ctx, cancel := context.WithTimeout(ctx, timeLimit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false", "-C", folder,
-		"status", "--porcelain=v2", "--branch", "-z")
-	cmd.Env = append(environment(os.Environ()), "BELAY_INTERNAL=1", "GIT_OPTIONAL_LOCKS=0", "LC_ALL=C", "GIT_TERMINAL_PROMPT=0")
+	cmd := exec.CommandContext(
+		ctx,
+		"git",
+		"--no-optional-locks",
+		"-c",
+		"core.fsmonitor=false",
+		"-c",
+		"core.untrackedCache=false",
+		"-C",
+		folder,
+		"status",
+		"--porcelain=v2",
+		"--branch",
+		"-z",
+	)
+
+	cmd.Env = append(
+		environment(os.Environ()),
+		"BELAY_INTERNAL=1",
+		"GIT_OPTIONAL_LOCKS=0",
+		"LC_ALL=C",
+		"GIT_TERMINAL_PROMPT=0",
+	)
+
 	cmd.WaitDelay = timeLimit / 2
 	var out head
 	cmd.Stdout = &out
@@ -38,12 +59,14 @@ func Status(ctx context.Context, folder string) *checkpoint.WorkTree {
 	if err != nil {
 		return nil
 	}
+
 	t := parseStatus(out.b.Bytes())
 	t.At = time.Now().UTC()
 	t.Branch = redact.Text(t.Branch)
 	for i, name := range t.Changed {
 		t.Changed[i] = redact.Text(name)
 	}
+
 	return t
 }
 
@@ -73,6 +96,7 @@ func parseStatus(out []byte) *checkpoint.WorkTree {
 			skip = false
 			continue
 		}
+
 		switch {
 		case strings.HasPrefix(line, "# branch.oid "):
 			t.Head = strings.TrimPrefix(line, "# branch.oid ")
@@ -89,10 +113,12 @@ func parseStatus(out []byte) *checkpoint.WorkTree {
 				t.More++
 				continue
 			}
+
 			name, _ = checkpoint.Shorten(strings.ToValidUTF8(name, "\uFFFD"), maxEntry)
 			t.Changed = append(t.Changed, name)
 		}
 	}
+
 	return t
 }
 
@@ -106,8 +132,10 @@ func changedName(line string) string {
 		}
 		return parts[1] + " " + parts[n]
 	}
+
 	if path, ok := strings.CutPrefix(line, "? "); ok {
 		return "?? " + path
 	}
+
 	return ""
 }

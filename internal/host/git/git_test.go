@@ -20,6 +20,7 @@ func repository(t *testing.T) string {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("no git here")
 	}
+
 	dir := t.TempDir()
 	t.Setenv("HOME", dir)
 	run(t, dir, "init", "-q", "-b", "trunk", "tree")
@@ -53,12 +54,14 @@ func TestStatus(t *testing.T) {
 	run(t, tree, "-c", "core.quotePath=false", "add", "-N", "new file.txt")
 	write(t, filepath.Join(tree, "unknown"), "u")
 	before := snapshot(t, tree)
+
 	// As below a git hook: the repository meant there is another one.
 	t.Setenv("GIT_DIR", filepath.Join(tree, "nowhere"))
 	got := Status(t.Context(), tree)
 	if got == nil || got.Branch != "trunk" || len(got.Head) != 40 {
 		t.Fatalf("status %+v, want branch trunk and a commit", got)
 	}
+
 	want := []string{".M a.txt", ".A new file.txt", "?? unknown"}
 	slices.Sort(want)
 	slices.Sort(got.Changed)
@@ -81,15 +84,19 @@ func snapshot(t *testing.T, dir string) string {
 		if err != nil {
 			return err
 		}
+
 		info, err := e.Info()
 		if err == nil {
 			fmt.Fprintln(&b, path, info.Size(), info.ModTime().UnixNano())
 		}
+
 		return err
 	})
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return b.String()
 }
 
@@ -98,6 +105,7 @@ func TestStatusIsBounded(t *testing.T) {
 	for i := range checkpoint.MaxChanged + 30 {
 		write(t, filepath.Join(tree, fmt.Sprintf("%03d", i)), "x")
 	}
+
 	got := Status(t.Context(), tree)
 	if got == nil || len(got.Changed) != checkpoint.MaxChanged || got.More != 30 {
 		t.Fatalf("%d names and %d more, want %d and 30", len(got.Changed), got.More, checkpoint.MaxChanged)
@@ -110,6 +118,7 @@ func TestStatusEndsInTime(t *testing.T) {
 	if err := os.Chmod(filepath.Join(dir, "git"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	began := time.Now()
 	got := Status(t.Context(), dir)
@@ -122,7 +131,12 @@ func TestStatusEndsInTime(t *testing.T) {
 }
 
 func TestParseStatus(t *testing.T) {
-	got := parseStatus([]byte("# branch.oid abc\x00# branch.head main\x002 R. N... 1 2 3 a b R100 new\x00old\x001 .M N... 1 2 3 a b with blank\x00u UU N... 1 2 3 4 a b c both\x00? loose\x00! ignored\x00"))
+	got := parseStatus(
+		[]byte(
+			"# branch.oid abc\x00# branch.head main\x002 R. N... 1 2 3 a b R100 new\x00old\x001 .M N... 1 2 3 a b with blank\x00u UU N... 1 2 3 4 a b c both\x00? loose\x00! ignored\x00",
+		),
+	)
+
 	want := []string{"R. new", ".M with blank", "UU both", "?? loose"}
 	if got.Branch != "main" || got.Head != "abc" || !slices.Equal(got.Changed, want) {
 		t.Errorf("got %+v, want %q", got, want)
@@ -138,6 +152,7 @@ func FuzzParseStatus(f *testing.F) {
 		if len(got.Changed) > checkpoint.MaxChanged {
 			t.Errorf("%d names", len(got.Changed))
 		}
+
 		for _, name := range got.Changed {
 			if !utf8.ValidString(name) || len(name) > maxEntry {
 				t.Errorf("name %q", name)

@@ -27,9 +27,13 @@ func TestCountOOM(t *testing.T) {
 			"proc/self/cgroup":            "0::/host/only\n",
 			"sys/fs/cgroup/memory.events": "oom_kill 2\n",
 		}, OOMCount{2, 1}},
-		{"an old kernel", map[string]string{"proc/vmstat": "nr_free_pages 9\n", "proc/self/cgroup": "0::/\n"}, OOMCount{-1, -1}},
+		{"an old kernel", map[string]string{
+			"proc/vmstat": "nr_free_pages 9\n", "proc/self/cgroup": "0::/\n",
+		}, OOMCount{-1, -1}},
 		{"nothing", nil, OOMCount{-1, -1}},
-		{"broken", map[string]string{"proc/vmstat": "oom_kill x\n", "proc/self/cgroup": "::\n:\nmemory\n"}, OOMCount{-1, -1}},
+		{"broken", map[string]string{
+			"proc/vmstat": "oom_kill x\n", "proc/self/cgroup": "::\n:\nmemory\n",
+		}, OOMCount{-1, -1}},
 	} {
 		root := t.TempDir()
 		for name, text := range c.files {
@@ -41,6 +45,7 @@ func TestCountOOM(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		if got := countOOM(root); got != c.want {
 			t.Errorf("%s: got %+v, want %+v", c.name, got, c.want)
 		}

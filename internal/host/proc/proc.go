@@ -1,5 +1,5 @@
-// Package proc knows processes by more than their number: pid, start time and boot id together name one process for ever.
-// A pid alone is used again, in containers within seconds.
+// Package proc knows processes by more than their number: pid, start time and boot id together name one process for
+// ever. A pid alone is used again, in containers within seconds.
 //
 // Promised: Alive never takes another process for the one that is meant, and says so when it cannot know; a zombie is
 // dead; Wait costs nothing while the process lives (Linux with pidfd, macOS with kqueue; elsewhere a look each second).
@@ -39,11 +39,12 @@ func Self(pid int) (checkpoint.Proc, error) {
 	if err != nil {
 		return checkpoint.Proc{}, fmt.Errorf("identify process %d: %w", pid, err)
 	}
+
 	return checkpoint.Proc{PID: pid, Start: s.start, Boot: bootID(), Name: s.name}, nil
 }
 
-// Alive says whether p lives. When known is false something has its pid (or may have), and nothing tells whether that is
-// p: then alive is the guess.
+// Alive says whether p lives. When known is false something has its pid (or may have), and nothing tells whether that
+// is p: then alive is the guess.
 func Alive(p checkpoint.Proc) (alive, known bool) {
 	if p.PID <= 0 {
 		return false, false
@@ -64,11 +65,12 @@ func judge(p checkpoint.Proc, s seen, err error, boot string) (alive, known bool
 	case p.Start != s.start:
 		return false, true // the number was used again
 	}
+
 	return true, sameBoot
 }
 
-// Wait returns nil when p is gone (or has no pid), and ctx's error when that ends first. For a process that cannot be known
-// for sure it waits for the one that has the pid now.
+// Wait returns nil when p is gone (or has no pid), and ctx's error when that ends first. For a process that cannot be
+// known for sure it waits for the one that has the pid now.
 func Wait(ctx context.Context, p checkpoint.Proc) error { return wait(ctx, p, waitExit) }
 
 func wait(ctx context.Context, p checkpoint.Proc, exit func(context.Context, checkpoint.Proc) error) error {
@@ -76,10 +78,12 @@ func wait(ctx context.Context, p checkpoint.Proc, exit func(context.Context, che
 		if alive, known := Alive(p); !alive && (known || p.PID <= 0) {
 			return nil
 		}
+
 		err := exit(ctx, p)
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
+
 		// The system has no better way, or not now (out of descriptors).
 		select {
 		case <-ctx.Done():

@@ -21,6 +21,7 @@ func TestParseStat(t *testing.T) {
 			t.Errorf("%q: %+v, %v; want %+v", c.line, got, err, c.want)
 		}
 	}
+
 	for _, bad := range []string{"", "1 cat R 1", "1 )(", "1 (cat) R 2 3", "1 (cat) R -5" + strings.Repeat(" 1", 30), "1 (cat) R 1" + strings.Repeat(" x", 30)} {
 		if got, err := parseStat([]byte(bad)); err == nil {
 			t.Errorf("%q: %+v, want an error", bad, got)
@@ -39,6 +40,7 @@ func FuzzParseStat(f *testing.F) {
 			}
 			return
 		}
+
 		if s.parent < 0 {
 			t.Errorf("%q: parent %d", line, s.parent)
 		}

@@ -29,10 +29,12 @@ func child(t *testing.T, name string, args ...string) *exec.Cmd {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // gone already in most tests
 		_ = cmd.Wait()                                      // the same
 	})
+
 	return cmd
 }
 
@@ -61,6 +63,7 @@ func needIdentity(t *testing.T) checkpoint.Proc {
 	if p.Start == 0 || p.Boot == "" {
 		t.Skipf("%s tells no start time or boot id", runtime.GOOS)
 	}
+
 	return p
 }
 
@@ -72,6 +75,7 @@ func TestSelf(t *testing.T) {
 	if alive, known := Alive(p); !alive || !known {
 		t.Errorf("Alive(self) = %v, %v; want true, true", alive, known)
 	}
+
 	for _, pid := range []int{0, -1, 1 << 30} {
 		if _, err := Self(pid); !errors.Is(err, ErrGone) {
 			t.Errorf("Self(%d): %v, want ErrGone", pid, err)
@@ -103,6 +107,7 @@ func TestD05PIDUsedAgain(t *testing.T) {
 		if alive, known := Alive(p); alive != c.alive || known != c.known {
 			t.Errorf("%s: Alive = %v, %v; want %v, %v", c.name, alive, known, c.alive, c.known)
 		}
+
 		if !c.alive {
 			if err := Wait(t.Context(), p); err != nil {
 				t.Errorf("%s: Wait = %v, want nil at once", c.name, err)
@@ -139,6 +144,7 @@ func TestZombieIsDead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	kill(t, cmd) // and nobody reaps it
 	eventually(t, "the zombie is dead", func() bool { alive, known := Alive(p); return !alive && known })
 	if _, err := Self(p.PID); !errors.Is(err, ErrGone) {
@@ -163,6 +169,7 @@ func TestWaitSeesDeath(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			c.cut(&p)
 			gone := make(chan error, 1)
 			go func() { gone <- Wait(t.Context(), p) }()
@@ -171,6 +178,7 @@ func TestWaitSeesDeath(t *testing.T) {
 				t.Fatalf("Wait = %v while the process lives", err)
 			case <-time.After(50 * time.Millisecond):
 			}
+
 			kill(t, cmd)
 			killed := time.Now()
 			select {
@@ -203,6 +211,7 @@ func TestWaitEndsWithContext(t *testing.T) {
 			t.Fatalf("Wait goes on %v after its context ended", patience)
 		}
 	}
+
 	if after := openFiles(); after > before+10 {
 		t.Errorf("%d open files after 100 waits, %d before", after, before)
 	}
@@ -224,6 +233,7 @@ func TestWaitFallsBackToPolling(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32
 		gone := make(chan error, 1)
@@ -233,15 +243,18 @@ func TestWaitFallsBackToPolling(t *testing.T) {
 				return syscall.ENOSYS
 			})
 		}()
+
 		time.Sleep(10500 * time.Millisecond)
 		if n := asked.Load(); n != 11 {
 			t.Errorf("%d looks in 10.5 s, want 11", n)
 		}
+
 		select {
 		case err := <-gone:
 			t.Fatalf("Wait = %v while the process lives", err)
 		default:
 		}
+
 		kill(t, cmd)
 		_ = cmd.Wait() // says that it was killed
 		time.Sleep(time.Second)
@@ -263,20 +276,24 @@ func TestDescendants(t *testing.T) {
 		}
 		return
 	}
+
 	sh := child(t, "sh", "-c", "sleep 60 & sleep 60 & wait")
 	var got []checkpoint.Proc
 	eventually(t, "a shell and its two children", func() bool {
 		got = Descendants(os.Getpid(), 100)
 		return len(got) == 3 && got[1].Name == "sleep" && got[2].Name == "sleep"
 	})
+
 	if got[0].PID != sh.Process.Pid || got[0].Name != "sh" {
 		t.Errorf("first is %+v, want the shell %d", got[0], sh.Process.Pid)
 	}
+
 	for _, p := range got {
 		if alive, known := Alive(p); !alive || !known {
 			t.Errorf("%+v: Alive = %v, %v; want true, true", p, alive, known)
 		}
 	}
+
 	if got := Descendants(os.Getpid(), 2); len(got) != 2 || got[0].PID != sh.Process.Pid {
 		t.Errorf("with a limit of 2: %+v", got)
 	}
@@ -286,6 +303,7 @@ func TestDescendants(t *testing.T) {
 	if got := Descendants(1<<30, 100); len(got) != 0 {
 		t.Errorf("nobody has descendants %+v", got)
 	}
+
 	kill(t, sh) // a zombie now; its children go to another parent
 	eventually(t, "no living descendants", func() bool { return len(Descendants(os.Getpid(), 100)) == 0 })
 }

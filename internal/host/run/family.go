@@ -57,9 +57,9 @@ func (f *Family) note() {
 	}
 }
 
-// Follow keeps the family up to date until ctx ends. It costs nothing while nothing happens: it listens to the daemon, and
-// looks at the processes when an event names a session for the first time, whose agent lives at that moment. Without a
-// daemon it tries to connect, less and less often.
+// Follow keeps the family up to date until ctx ends. It costs nothing while nothing happens: it listens to the daemon,
+// and looks at the processes when an event names a session for the first time, whose agent lives at that moment.
+// Without a daemon it tries to connect, less and less often.
 func (f *Family) Follow(ctx context.Context, dial func(context.Context) (*wire.Conn, error)) {
 	sessions := map[string]bool{}
 	for pause := 50 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, 30*time.Second) {
@@ -82,6 +82,7 @@ func (f *Family) listen(ctx context.Context, c *wire.Conn, sessions map[string]b
 	if err != nil || !r.OK {
 		return false
 	}
+
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() }) // ends the reading below
 	defer stop()
 	f.note() // what began before we listened
@@ -90,6 +91,7 @@ func (f *Family) listen(ctx context.Context, c *wire.Conn, sessions map[string]b
 		if err != nil {
 			return true
 		}
+
 		var n struct{ Agent, Session, Kind string }
 		if json.Unmarshal(line, &n) != nil || n.Session == "" {
 			continue

@@ -1,10 +1,10 @@
 // Package run runs an agent for `belay run`: in the terminal as if belay were not there, and with a witness of its end.
 //
-// Promised: the agent has our stdin, stdout, stderr and terminal themselves, in our process group, so that Ctrl-C, Ctrl-Z, the
-// window's size and job control reach it from the kernel; a signal that was sent to belay alone is handed on; when the agent
-// stops, belay stops with it; how it ended is known, and told to the daemon for the sessions of that process and of its
-// descendants. Not promised: a way back for a terminal program that a kill left half drawn; only the terminal's modes are put
-// back.
+// Promised: the agent has our stdin, stdout, stderr and terminal themselves, in our process group, so that Ctrl-C,
+// Ctrl-Z, the window's size and job control reach it from the kernel; a signal that was sent to belay alone is handed
+// on; when the agent stops, belay stops with it; how it ended is known, and told to the daemon for the sessions of that
+// process and of its descendants. Not promised: a way back for a terminal program that a kill left half drawn; only the
+// terminal's modes are put back.
 package run
 
 import (
@@ -46,6 +46,7 @@ func (e End) String() string {
 	if e.Signal == 0 {
 		return fmt.Sprintf("exit code %d", e.Code)
 	}
+
 	text := "killed by " + unix.SignalName(e.Signal)
 	switch e.OOM {
 	case proc.OOMOwn:
@@ -53,6 +54,7 @@ func (e End) String() string {
 	case proc.OOMElsewhere:
 		return text + ", perhaps out of memory: the kernel killed for that meanwhile"
 	}
+
 	return text
 }
 
@@ -69,9 +71,17 @@ type Agent struct {
 }
 
 // passed are the signals that are handed on. The kernel's own (SIGWINCH, SIGTSTP and the like) reach the whole group.
-var passed = []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2}
+var passed = []os.Signal{
+	syscall.SIGINT,
+	syscall.SIGQUIT,
+	syscall.SIGTERM,
+	syscall.SIGHUP,
+	syscall.SIGUSR1,
+	syscall.SIGUSR2,
+}
 
-// Start starts the program with what we have: files, terminal, process group, working directory. env is its environment.
+// Start starts the program with what we have: files, terminal, process group, working directory. env is its
+// environment.
 func Start(args, env []string) (*Agent, error) {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = env, os.Stdin, os.Stdout, os.Stderr
@@ -81,6 +91,7 @@ func Start(args, env []string) (*Agent, error) {
 			signal.Notify(a.signals, sig)
 		}
 	}
+
 	signal.Notify(a.signals, syscall.SIGCONT)
 	if tty, err := os.OpenFile("/dev/tty", os.O_RDWR|unix.O_NOCTTY, 0); err == nil {
 		a.tty = tty
@@ -88,15 +99,18 @@ func Start(args, env []string) (*Agent, error) {
 			a.modes = nil // nothing to put back
 		}
 	}
+
 	if err := cmd.Start(); err != nil {
 		a.close()
 		return nil, fmt.Errorf("run %s: %w", args[0], err)
 	}
+
 	a.process = cmd.Process
 	a.Proc = checkpoint.Proc{PID: cmd.Process.Pid}
 	if p, err := proc.Self(cmd.Process.Pid); err == nil {
 		a.Proc = p
 	}
+
 	return a, nil
 }
 
@@ -115,6 +129,7 @@ func (a *Agent) Wait() (End, error) {
 		defer close(done)
 		a.pass(ended, resumed)
 	}()
+
 	ws, err := a.wait(resumed)
 	close(ended)
 	<-done
@@ -124,6 +139,7 @@ func (a *Agent) Wait() (End, error) {
 	if !ws.Signaled() {
 		return End{Code: ws.ExitStatus()}, nil
 	}
+
 	end := End{Signal: ws.Signal()}
 	if end.Signal == syscall.SIGKILL {
 		end.OOM = a.memory.Since()
@@ -131,6 +147,7 @@ func (a *Agent) Wait() (End, error) {
 	if a.modes != nil && a.inFront() {
 		_ = term.Restore(int(a.tty.Fd()), a.modes) // a shell does so only for a child of its own that was killed
 	}
+
 	return end, nil
 }
 
@@ -143,8 +160,8 @@ func (a *Agent) inFront() bool {
 	return err == nil && group == unix.Getpgrp()
 }
 
-// pass hands on what was sent to belay. What the keys of the terminal send, the agent has got already; twice would be "quit
-// at once" to some.
+// pass hands on what was sent to belay. What the keys of the terminal send, the agent has got already; twice would be
+// "quit at once" to some.
 func (a *Agent) pass(ended <-chan struct{}, resumed chan<- struct{}) {
 	for {
 		select {
@@ -157,6 +174,7 @@ func (a *Agent) pass(ended <-chan struct{}, resumed chan<- struct{}) {
 				case resumed <- struct{}{}:
 				default: // one is enough
 				}
+
 			case (sig == syscall.SIGINT || sig == syscall.SIGQUIT) && a.inFront():
 			default:
 				_ = a.process.Signal(sig) // it may have ended
@@ -165,7 +183,8 @@ func (a *Agent) pass(ended <-chan struct{}, resumed chan<- struct{}) {
 	}
 }
 
-// settle is how long a stop must last before it is taken for one of the agent alone: a Ctrl-Z reaches us a moment later.
+// settle is how long a stop must last before it is taken for one of the agent alone: a Ctrl-Z reaches us a moment
+// later.
 const settle = 50 * time.Millisecond
 
 // wait gives the status with which the agent ended.
@@ -180,6 +199,7 @@ func (a *Agent) wait(resumed <-chan struct{}) (unix.WaitStatus, error) {
 		case !ws.Stopped():
 			continue
 		}
+
 		if ended, ws, err := a.stopped(resumed); ended || err != nil {
 			return ws, err
 		}
@@ -208,16 +228,19 @@ func (a *Agent) stopped(resumed <-chan struct{}) (ended bool, ws unix.WaitStatus
 		if err != nil || changed && !ws.Stopped() {
 			return ws.Exited() || ws.Signaled(), ws, err
 		}
+
 		if quiet == 2 && a.inFront() {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // cannot fail: it is us
 			quiet++                                        // once for each stop of the agent's
 			continue
 		}
+
 		select {
 		case <-resumed: // somebody wants us to go on: so the agent
 			_ = a.process.Signal(syscall.SIGCONT) // it may have ended
 			quiet = 0
-		case <-time.After(settle << min(max(quiet-2, 0), 5)): // also in a stop of ours, which ends in the middle of this
+		case <-time.After(settle << min(max(quiet-2, 0), 5)):
+			// also in a stop of ours, which ends in the middle of this
 			quiet++
 		}
 	}

@@ -29,13 +29,22 @@ func TestEnd(t *testing.T) {
 		{End{Signal: syscall.SIGKILL, OOM: proc.OOMElsewhere}, 137, "killed by SIGKILL, perhaps out of memory: the kernel killed for that meanwhile", false},
 	} {
 		if c.end.ExitCode() != c.code || c.end.String() != c.text || c.end.Clean() != c.clean {
-			t.Errorf("%+v: got %d, %q, clean %v, want %d, %q, %v", c.end, c.end.ExitCode(), c.end, c.end.Clean(), c.code, c.text, c.clean)
+			t.Errorf(
+				"%+v: got %d, %q, clean %v, want %d, %q, %v",
+				c.end,
+				c.end.ExitCode(),
+				c.end,
+				c.end.Clean(),
+				c.code,
+				c.text,
+				c.clean,
+			)
 		}
 	}
 }
 
-// TestFamily: whoever was seen below the head belongs to it for good, whatever it calls itself; a process whose start is
-// not known cannot be told from a later one.
+// TestFamily: whoever was seen below the head belongs to it for good, whatever it calls itself; a process whose start
+// is not known cannot be told from a later one.
 func TestFamily(t *testing.T) {
 	head := checkpoint.Proc{PID: 10, Start: 100, Boot: "b", Name: "launcher"}
 	child := checkpoint.Proc{PID: 11, Start: 110, Boot: "b", Name: "node"}
@@ -46,6 +55,7 @@ func TestFamily(t *testing.T) {
 	if !f.Has(renamed) || f.Has(child) {
 		t.Errorf("before a look: head %v, child %v, want the head alone", f.Has(renamed), f.Has(child))
 	}
+
 	f.note()
 	f.look = func() []checkpoint.Proc { return nil }
 	f.note()
@@ -67,6 +77,7 @@ func TestFollowWithoutADaemon(t *testing.T) {
 		}
 		return nil, errors.New("no daemon")
 	})
+
 	if tries != 2 {
 		t.Errorf("%d tries, want 2: it goes on until its context ends", tries)
 	}
@@ -77,6 +88,7 @@ func TestConcerns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	gone := self
 	gone.Start++ // the number was used again: this one is dead
 	key := func(session string) checkpoint.Key { return checkpoint.NewKey("mine", "", session, "/w") }

@@ -32,8 +32,8 @@ var notOurs = map[string]string{
 	"discord-client-id": "a public number, of the form of every channel and message there",
 }
 
-// namedOnly are rules whose keys this package finds under a telling name, and not where only the vendor's name stands in
-// the same text.
+// namedOnly are rules whose keys this package finds under a telling name, and not where only the vendor's name stands
+// in the same text.
 var namedOnly = map[string]string{
 	"airtable-personnal-access-token": "begins with the letters of path and patch",
 	"facebook-access-token":           "a number and a word with a bar between",
@@ -44,9 +44,15 @@ var namedOnly = map[string]string{
 
 // words are the vendors' names where the rule's keyword is not one.
 var words = map[string]string{
-	"lob-api-key": "lob", "lob-pub-api-key": "lob", "new-relic-browser-api-token": "newrelic", "new-relic-insert-key": "newrelic",
-	"new-relic-user-api-key": "newrelic", "typeform-api-token": "typeform", "sonar-api-token": "sonar_token",
-	"sourcegraph-access-token": "sourcegraph", "vault-service-token": "vault_token",
+	"lob-api-key":                 "lob",
+	"lob-pub-api-key":             "lob",
+	"new-relic-browser-api-token": "newrelic",
+	"new-relic-insert-key":        "newrelic",
+	"new-relic-user-api-key":      "newrelic",
+	"typeform-api-token":          "typeform",
+	"sonar-api-token":             "sonar_token",
+	"sourcegraph-access-token":    "sourcegraph",
+	"vault-service-token":         "vault_token",
 }
 
 // samples stand where an expression's own texts are no keys.
@@ -67,6 +73,7 @@ func keptRules(t *testing.T) []keptRule {
 	if len(set.Rules) < 200 {
 		t.Fatalf("got %d rules, want the whole set", len(set.Rules))
 	}
+
 	return set.Rules
 }
 
@@ -76,10 +83,12 @@ func (r keptRule) find(re *regexp.Regexp, text string) string {
 	for _, w := range r.Keywords {
 		known = known || strings.Contains(strings.ToLower(text), w)
 	}
+
 	m := re.FindStringSubmatch(text)
 	if !known || m == nil {
 		return ""
 	}
+
 	secret := m[0]
 	if r.SecretGroup > 0 {
 		secret = m[r.SecretGroup]
@@ -91,12 +100,14 @@ func (r keptRule) find(re *regexp.Regexp, text string) string {
 			}
 		}
 	}
+
 	if len(secret) < 8 {
 		secret = m[0] // a group for its own sake
 	}
 	if r.Entropy > 0 && shannon(secret) <= r.Entropy {
 		return ""
 	}
+
 	return secret
 }
 
@@ -105,9 +116,11 @@ func shannon(s string) (bits float64) {
 	for _, c := range s {
 		seen[c]++
 	}
+
 	for _, n := range seen {
 		bits -= n / float64(len(s)) * math.Log2(n/float64(len(s)))
 	}
+
 	return bits
 }
 
@@ -132,6 +145,7 @@ func (g maker) made(re *syntax.Regexp) string {
 			return g.spelled(string(re.Rune))
 		}
 		return string(re.Rune)
+
 	case syntax.OpCharClass:
 		return string(oneOf(re.Rune, g.rnd))
 	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
@@ -144,6 +158,7 @@ func (g maker) made(re *syntax.Regexp) string {
 			b.WriteString(g.made(sub))
 		}
 		return b.String()
+
 	case syntax.OpAlternate:
 		return g.made(re.Sub[g.rnd.IntN(len(re.Sub))])
 	case syntax.OpStar, syntax.OpPlus, syntax.OpQuest, syntax.OpRepeat:
@@ -156,13 +171,16 @@ func (g maker) made(re *syntax.Regexp) string {
 		case syntax.OpQuest:
 			lo, hi = 0, 1
 		}
+
 		if hi < 0 || hi > lo+20 {
 			hi = lo + 20
 		}
+
 		var b strings.Builder
 		for range lo + g.rnd.IntN(hi-lo+1) {
 			b.WriteString(g.made(re.Sub[0]))
 		}
+
 		return b.String()
 	}
 	return "" // a place, not a text
@@ -178,12 +196,14 @@ func oneOf(ranges []rune, rnd *rand.Rand) rune {
 			}
 		}
 	}
+
 	if len(all) == 0 {
 		return ' '
 	}
 	if lower := strings.ToLower(string(all)); len(all) <= 4 && strings.Contains(string(all), lower[:1]) {
 		return rune(lower[rnd.IntN(len(lower))]) // part of a fixed beginning
 	}
+
 	return all[rnd.IntN(len(all))]
 }
 
@@ -192,11 +212,13 @@ func secretPart(re *syntax.Regexp) *syntax.Regexp {
 	if re.Op == syntax.OpCapture {
 		return re
 	}
+
 	for _, sub := range re.Sub {
 		if part := secretPart(sub); part != nil && part.Op == syntax.OpCapture {
 			return part
 		}
 	}
+
 	return re
 }
 
@@ -225,14 +247,17 @@ func (g maker) keys(tree *syntax.Regexp, n int) []string {
 	var all []string
 	for range 40 * n {
 		s := g.made(tree)
-		if len(s) > 4 && len(all) < n && isKey(s[0]) && isKey(s[len(s)-1]) && !strings.ContainsAny(strings.TrimRight(s, "="), "\n\r=") {
+		if len(s) > 4 && len(all) < n && isKey(s[0]) && isKey(s[len(s)-1]) &&
+			!strings.ContainsAny(strings.TrimRight(s, "="), "\n\r=") {
 			all = append(all, s)
 		}
 	}
+
 	return all
 }
 
-// TestKeptRuleSet: whatever a well-kept public rule set finds in made-up keys of each of its families, this package takes out.
+// TestKeptRuleSet: whatever a well-kept public rule set finds in made-up keys of each of its families, this package
+// takes out.
 func TestKeptRuleSet(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	used, texts := 0, 0
@@ -240,13 +265,16 @@ func TestKeptRuleSet(t *testing.T) {
 		if r.Path != "" || notOurs[r.ID] != "" {
 			continue // a rule for files of a certain name sees no hook
 		}
+
 		n := r.check(t, rnd)
 		if n == 0 {
 			t.Errorf("%s: no made-up text that the rule itself finds: this row holds nothing", r.ID)
 		}
+
 		used++
 		texts += n
 	}
+
 	t.Logf("%d rules, %d texts", used, texts)
 }
 
@@ -257,11 +285,13 @@ func (r keptRule) check(t *testing.T, rnd *rand.Rand) (n int) {
 	if err != nil {
 		t.Fatalf("%s: %v", r.ID, err)
 	}
+
 	g := maker{r.Regex, rnd}
 	secrets := g.keys(secretPart(tree), 5)
 	if own := samples[r.ID]; own != "" {
 		secrets = []string{own}
 	}
+
 	n, missed := r.left(t, re, secrets)
 	if n == 0 { // the group is not the key
 		n, missed = r.left(t, re, g.keys(tree, 8))
@@ -269,6 +299,7 @@ func (r keptRule) check(t *testing.T, rnd *rand.Rand) (n int) {
 	if missed > 0 {
 		t.Errorf("%s: %d of %d left", r.ID, missed, n)
 	}
+
 	return n
 }
 
@@ -278,6 +309,7 @@ func (r keptRule) left(t *testing.T, re *regexp.Regexp, secrets []string) (n, mi
 	if words[r.ID] != "" {
 		names = []string{words[r.ID]}
 	}
+
 	for _, secret := range secrets {
 		for _, word := range names {
 			for i, text := range carriers(word, secret) {
@@ -285,6 +317,7 @@ func (r keptRule) left(t *testing.T, re *regexp.Regexp, secrets []string) (n, mi
 				if got == "" || r.ID == "generic-api-key" && len(got) < 20 || i < namedFrom && namedOnly[r.ID] != "" {
 					continue
 				}
+
 				n++
 				if out := redact.Text(text); strings.Contains(out, got) {
 					if missed++; missed <= 2 {
@@ -294,5 +327,6 @@ func (r keptRule) left(t *testing.T, re *regexp.Regexp, secrets []string) (n, mi
 			}
 		}
 	}
+
 	return n, missed
 }

@@ -116,6 +116,7 @@ func (c *check) do(ctx context.Context, p part) {
 	if c.done || c.hopeless || ctx.Err() != nil {
 		return
 	}
+
 	found := p.findings(ctx)
 	if len(found) > 0 && !c.o.Daemon.IsZero() {
 		select {
@@ -123,11 +124,13 @@ func (c *check) do(ctx context.Context, p part) {
 		case <-ctx.Done():
 			return
 		}
+
 		second := p.findings(ctx)
 		found = slices.DeleteFunc(found, func(f Finding) bool {
 			return !slices.ContainsFunc(second, func(s Finding) bool { return s.Rule == f.Rule && s.Path == f.Path })
 		})
 	}
+
 	for _, f := range found {
 		if !c.done && !c.yield(f) {
 			c.done = true
@@ -145,12 +148,14 @@ func (c *check) run(ctx context.Context) {
 	if _, err := c.d.FS.Lstat(c.d.Root); errors.Is(err, fs.ErrNotExist) {
 		return
 	}
+
 	c.names = names
 	var err error
 	if c.store, err = c.d.OpenStore(); err != nil {
 		c.do(ctx, func(_ context.Context, say func(Finding)) { say(unreadable("", err)) })
 		return
 	}
+
 	defer c.store.Close() // nothing is written through it
 	if checker, ok := c.store.(Checker); ok {
 		c.names = slices.Concat(names, checker.Names())
@@ -164,13 +169,16 @@ func (c *check) run(ctx context.Context) {
 		}
 		c.do(ctx, func(ctx context.Context, say func(Finding)) { c.session(ctx, dir, say) })
 	}
+
 	c.do(ctx, c.journal) // after the states: it only grows meanwhile
 	if c.o.Session != nil {
 		return
 	}
+
 	for _, dir := range []string{"journal", "spool", "install"} {
 		c.do(ctx, func(_ context.Context, say func(Finding)) { c.tree(dir, say) })
 	}
+
 	c.do(ctx, c.spool)
 	c.do(ctx, c.lists)
 	c.do(ctx, c.sum)
@@ -188,5 +196,6 @@ func (c *check) sessions() []string {
 			}
 		}
 	}
+
 	return list
 }

@@ -50,6 +50,7 @@ func newFolder(t *testing.T) *folder {
 		taken := c.Taken()
 		s.Apply(checkpoint.Event{Kind: checkpoint.EventCheckpoint, At: time.Now(), Taken: &taken})
 	}
+
 	f.must(f.SaveState(s))
 	source := filepath.Join(t.TempDir(), "a.jsonl")
 	f.must(os.WriteFile(source, []byte(strings.Repeat("{\"a\":1}\n", 500)), 0o600))
@@ -59,9 +60,24 @@ func newFolder(t *testing.T) *folder {
 	f.must(errors.Join(err, m.Flush(), os.WriteFile(source, []byte(strings.Repeat("{\"a\":1}\n", 600)), 0o600)))
 	_, err = m.Sync(t.Context(), source)
 	f.must(errors.Join(err, m.Flush(), m.Close()))
-	_, err = spool.Write(f.FS, f.Spool(), spool.DefaultLimits(), []byte(`{"v":1,"op":"hook","id":"e1"}`), []byte("payload"), time.Now())
+	_, err = spool.Write(
+		f.FS,
+		f.Spool(),
+		spool.DefaultLimits(),
+		[]byte(`{"v":1,"op":"hook","id":"e1"}`),
+		[]byte("payload"),
+		time.Now(),
+	)
+
 	f.must(errors.Join(err, f.SaveActive([]checkpoint.Key{key})))
-	f.must(vfs.Replace(f.FS, f.Breaker(), []byte(`{"v":1,"open":false,"since":"2026-01-01T00:00:00Z","trips":0,"pause_s":30}`)))
+	f.must(
+		vfs.Replace(
+			f.FS,
+			f.Breaker(),
+			[]byte(`{"v":1,"open":false,"since":"2026-01-01T00:00:00Z","trips":0,"pause_s":30}`),
+		),
+	)
+
 	f.must(vfs.Replace(f.FS, f.Beat(), []byte(`{"last":"2026-01-01T00:00:00Z"}`)))
 	return f
 }
@@ -82,13 +98,20 @@ func (f *folder) journal(s *checkpoint.State, n int) {
 	ended := make(chan error, 1)
 	go func() { ended <- j.Run(ctx) }()
 	for range n {
-		e := checkpoint.Event{Key: key, Kind: checkpoint.EventPrompt, Text: fmt.Sprint("question ", s.Seq), At: time.Now()}
+		e := checkpoint.Event{
+			Key:  key,
+			Kind: checkpoint.EventPrompt,
+			Text: fmt.Sprint("question ", s.Seq),
+			At:   time.Now(),
+		}
+
 		data, err := json.Marshal(e)
 		f.must(err)
 		e.Seq, err = j.Append(ctx, data)
 		f.must(errors.Join(err, j.Wait(ctx, e.Seq)))
 		s.Apply(e)
 	}
+
 	cancel()
 	f.must(<-ended)
 }
@@ -103,6 +126,7 @@ func (f *folder) flip(rel string, at int) {
 	if at < 0 {
 		at += len(data)
 	}
+
 	data[at] ^= 0x20
 	f.must(os.WriteFile(f.path(rel), data, 0o600))
 }
@@ -124,8 +148,10 @@ func found(d state.Dir, o check.Options) []string {
 		if f.Said == "" || f.Do == "" {
 			line += " WITHOUT WORDS"
 		}
+
 		out = append(out, line)
 	}
+
 	return out
 }
 
@@ -142,16 +168,22 @@ func TestEveryBrokenRuleIsFound(t *testing.T) {
 		o     check.Options
 		want  []string
 	}{
-		"nothing":               {func(*folder) {}, check.Options{Retention: checkpoint.Policy{Count: 4}, Spool: spool.DefaultLimits(), Total: 1 << 20}, nil},
-		"beside a daemon":       {func(*folder) {}, check.Options{Daemon: time.Now().Add(-time.Hour)}, nil},
-		"no folder":             {func(f *folder) { f.must(os.RemoveAll(f.Root)) }, check.Options{}, nil},
-		"a file in its place":   {func(f *folder) { f.must(errors.Join(os.RemoveAll(f.Root), os.WriteFile(f.Root, nil, 0o600))) }, check.Options{}, []string{"readable "}},
-		"open to others":        {func(f *folder) { f.must(os.Chmod(f.Root, 0o750)) }, check.Options{}, []string{"private "}},
+		"nothing":         {func(*folder) {}, check.Options{Retention: checkpoint.Policy{Count: 4}, Spool: spool.DefaultLimits(), Total: 1 << 20}, nil},
+		"beside a daemon": {func(*folder) {}, check.Options{Daemon: time.Now().Add(-time.Hour)}, nil},
+		"no folder":       {func(f *folder) { f.must(os.RemoveAll(f.Root)) }, check.Options{}, nil},
+		"a file in its place": {func(f *folder) { f.must(errors.Join(os.RemoveAll(f.Root), os.WriteFile(f.Root, nil, 0o600))) }, check.Options{}, []string{
+			"readable ",
+		}},
+		"open to others": {func(f *folder) { f.must(os.Chmod(f.Root, 0o750)) }, check.Options{}, []string{
+			"private ",
+		}},
 		"a readable checkpoint": {func(f *folder) { f.must(os.Chmod(f.path(dir+"000001-full.md"), 0o644)) }, check.Options{}, []string{"private " + dir + "000001-full.md"}},
 		"a link": {func(f *folder) {
 			f.must(errors.Join(os.Rename(f.path("spool"), f.Root+".spool"), os.Symlink(f.Root+".spool", f.path("spool"))))
 		}, check.Options{}, []string{"private spool"}},
-		"a foreign file":           {func(f *folder) { f.write("sessions/tester/notes.txt", "x") }, check.Options{}, []string{"known sessions/tester/notes.txt"}},
+		"a foreign file": {func(f *folder) { f.write("sessions/tester/notes.txt", "x") }, check.Options{}, []string{
+			"known sessions/tester/notes.txt",
+		}},
 		"a foreign folder":         {func(f *folder) { f.write(own+"/x/y", "x") }, check.Options{}, []string{"known " + own + "/x", "known " + own + "/x/y"}},
 		"a foreign temporary file": {func(f *folder) { f.write(".x"+vfs.TempSuffix, "x") }, check.Options{}, []string{"known .x" + vfs.TempSuffix}},
 		"a left-over":              {func(f *folder) { f.write(own+"/.state.json"+vfs.TempSuffix, "x") }, check.Options{}, nil},
@@ -161,10 +193,16 @@ func TestEveryBrokenRuleIsFound(t *testing.T) {
 		}, check.Options{Daemon: time.Now().Add(-time.Hour)}, []string{"swept " + own + "/.state.json" + vfs.TempSuffix}},
 		"a temporary file of now": {func(f *folder) { f.write(own+"/.state.json"+vfs.TempSuffix, "x") }, check.Options{Daemon: time.Now().Add(-time.Hour)}, nil},
 		"a torn tail":             {func(f *folder) { f.append(segment(7), "torn") }, check.Options{}, nil},
-		"a damaged record":        {func(f *folder) { f.flip(segment(3), 60) }, check.Options{}, []string{"journal journal"}},
-		"a segment that is gone":  {func(f *folder) { f.must(os.Remove(f.path(segment(3)))) }, check.Options{}, []string{"journal journal"}},
-		"the newest segment gone": {func(f *folder) { f.must(os.Remove(f.path(segment(7)))) }, check.Options{}, []string{"numbers journal"}},
-		"a damaged state":         {func(f *folder) { f.write(own+"/state.json", "{") }, check.Options{}, []string{"state " + own + "/state.json"}},
+		"a damaged record": {func(f *folder) { f.flip(segment(3), 60) }, check.Options{}, []string{
+			"journal journal",
+		}},
+		"a segment that is gone": {func(f *folder) { f.must(os.Remove(f.path(segment(3)))) }, check.Options{}, []string{
+			"journal journal",
+		}},
+		"the newest segment gone": {func(f *folder) { f.must(os.Remove(f.path(segment(7)))) }, check.Options{}, []string{
+			"numbers journal",
+		}},
+		"a damaged state": {func(f *folder) { f.write(own+"/state.json", "{") }, check.Options{}, []string{"state " + own + "/state.json"}},
 		"a state elsewhere": {func(f *folder) {
 			data, err := os.ReadFile(f.path(own + "/state.json"))
 			f.must(err)
@@ -180,8 +218,12 @@ func TestEveryBrokenRuleIsFound(t *testing.T) {
 		"over the total":        {func(*folder) {}, check.Options{Total: 100}, []string{"(budget sessions)"}},
 		"a damaged mirror":      {func(f *folder) { f.flip(own+"/"+mirror.FileName, 20) }, check.Options{}, []string{"mirror " + own + "/" + mirror.FileName}},
 		"a torn mirror":         {func(f *folder) { f.append(own+"/"+mirror.FileName, "torn") }, check.Options{}, nil},
-		"no event in the spool": {func(f *folder) { f.write("spool/0000000000001-x.0", "no header") }, check.Options{}, []string{"spool spool/0000000000001-x.0"}},
-		"a spool that is full":  {func(*folder) {}, check.Options{Spool: spool.Limits{Bytes: 100}}, []string{"spool spool"}},
+		"no event in the spool": {func(f *folder) { f.write("spool/0000000000001-x.0", "no header") }, check.Options{}, []string{
+			"spool spool/0000000000001-x.0",
+		}},
+		"a spool that is full": {func(*folder) {}, check.Options{Spool: spool.Limits{Bytes: 100}}, []string{
+			"spool spool",
+		}},
 		"broken small files": {func(f *folder) {
 			for _, name := range []string{"breaker.json", "beat.json", "active.json"} {
 				f.write(name, "{")
@@ -238,6 +280,7 @@ func (f *folder) stamps() map[string]string {
 		out[p] = fmt.Sprint(info.Size(), info.Mode(), info.ModTime(), err)
 		return nil
 	})
+
 	return out
 }
 
@@ -251,11 +294,13 @@ func TestFewIsEnough(t *testing.T) {
 		n++
 		break
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range check.Check(ctx, f.Dir, check.Options{}) {
 		n++
 	}
+
 	if n != 1 {
 		t.Errorf("%d findings, want the first alone", n)
 	}

@@ -25,9 +25,11 @@ func (c *check) journal(ctx context.Context, say func(Finding)) {
 		}
 		return ctx.Err()
 	})
+
 	if ctx.Err() != nil {
 		return
 	}
+
 	bad := func(note bool, do, format string, args ...any) {
 		say(Finding{Rule: Journal, Path: "journal", Said: fmt.Sprintf(format, args...), Do: do, Note: note})
 	}
@@ -46,12 +48,20 @@ func (c *check) journal(ctx context.Context, say func(Finding)) {
 	case rep.Err != nil:
 		say(unreadable("journal", rep.Err))
 	}
+
 	if rep.Dropped > 0 {
-		bad(true, "nothing: belay status told it then", "%d records had no room in memory while the disk failed", rep.Dropped)
+		bad(
+			true,
+			"nothing: belay status told it then",
+			"%d records had no room in memory while the disk failed",
+			rep.Dropped,
+		)
 	}
+
 	if events > 0 {
 		bad(true, "a later belay wrote them; it reads them", "%d records are no events that this belay knows", events)
 	}
+
 	ahead, highest := 0, uint64(0)
 	for _, seq := range c.seqs {
 		if seq > rep.High {
@@ -59,10 +69,19 @@ func (c *check) journal(ctx context.Context, say func(Finding)) {
 		}
 		highest = max(highest, seq)
 	}
+
 	if ahead > 0 {
-		say(Finding{Rule: Numbers, Path: "journal",
-			Said: fmt.Sprintf("it ends at %d, and %d saved states go up to %d: its end is lost", rep.High, ahead, highest),
-			Do:   "nothing: the daemon goes on above it, and the states keep what they hold"})
+		say(Finding{
+			Rule: Numbers,
+			Path: "journal",
+			Said: fmt.Sprintf(
+				"it ends at %d, and %d saved states go up to %d: its end is lost",
+				rep.High,
+				ahead,
+				highest,
+			),
+			Do: "nothing: the daemon goes on above it, and the states keep what they hold",
+		})
 	}
 }
 
@@ -83,6 +102,7 @@ func (c *check) lists(_ context.Context, say func(Finding)) {
 				Do:   "remove it: the daemon writes it again"})
 		}
 	}
+
 	bad(c.d.Breaker(), breaker.CheckFile(c.d.FS, c.d.Breaker()))
 	bad(c.d.Active(), c.reads(c.d.Active(), new([]checkpoint.Key)))
 	bad(c.d.Beat(), c.reads(c.d.Beat(), new(struct{ Last time.Time })))

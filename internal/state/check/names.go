@@ -56,12 +56,14 @@ func (c *check) root(_ context.Context, say func(Finding)) {
 		say(unreadable("", err))
 		return
 	}
+
 	defer f.Close() // read only: nothing can be lost
 	info, err := f.Stat()
 	if err != nil {
 		say(unreadable("", err))
 		return
 	}
+
 	if !info.IsDir() {
 		c.hopeless = true
 		say(Finding{Rule: Readable,
@@ -69,14 +71,17 @@ func (c *check) root(_ context.Context, say func(Finding)) {
 			Do:   "move it away; the daemon makes the folder"})
 		return
 	}
+
 	c.private("", info, say)
 	entries, ok := c.list("", say)
 	if !ok {
 		return
 	}
+
 	for _, e := range entries {
 		c.entry(e.Name(), e, say)
 	}
+
 	for _, a := range c.listQuiet("sessions", say) {
 		c.entry("sessions/"+a.Name(), a, say)
 		for _, id := range c.listQuiet("sessions/"+a.Name(), say) {
@@ -107,6 +112,7 @@ func (c *check) list(rel string, say func(Finding)) ([]fs.DirEntry, bool) {
 		say(unreadable(rel, err))
 		return nil, false
 	}
+
 	return entries, true
 }
 
@@ -128,6 +134,7 @@ func (c *check) entry(rel string, e fs.DirEntry, say func(Finding)) {
 	if !c.private(rel, info, say) {
 		return
 	}
+
 	base := path.Base(rel)
 	if made, temp := strings.CutSuffix(base, vfs.TempSuffix); temp && strings.HasPrefix(made, ".") && !e.IsDir() {
 		rel := path.Join(path.Dir(rel), made[1:])
@@ -135,22 +142,32 @@ func (c *check) entry(rel string, e fs.DirEntry, say func(Finding)) {
 			say(Finding{Rule: Known, Path: path.Join(path.Dir(rel), base),
 				Said: "a temporary file of nothing that belay writes",
 				Do:   "remove it"})
-		} else if !c.o.Daemon.IsZero() && info.ModTime().Before(c.d.SweepBefore(filepath.Join(c.d.Root, rel), c.o.Daemon)) {
+		} else if !c.o.Daemon.IsZero() &&
+			info.ModTime().Before(c.d.SweepBefore(filepath.Join(c.d.Root, rel), c.o.Daemon)) {
 			say(Finding{Rule: Swept, Path: path.Join(path.Dir(rel), base),
 				Said: "a temporary file of an earlier run, which the daemon should have removed",
 				Do:   "remove it"})
 		}
+
 		return
 	}
+
 	switch {
 	case !matches(c.names, rel, e.IsDir()):
 		say(Finding{Rule: Known, Path: rel,
 			Said: "nothing that belay makes",
 			Do:   "move it elsewhere: nothing else belongs in this folder"})
 	case matches(aside, rel, false):
-		say(Finding{Rule: Aside, Path: rel, Note: true,
-			Said: fmt.Sprintf("a damaged file that was set aside on %s", info.ModTime().UTC().Format("2006-01-02 15:04")),
-			Do:   "look at it if you miss something, then remove it"})
+		say(Finding{
+			Rule: Aside,
+			Path: rel,
+			Note: true,
+			Said: fmt.Sprintf(
+				"a damaged file that was set aside on %s",
+				info.ModTime().UTC().Format("2006-01-02 15:04"),
+			),
+			Do: "look at it if you miss something, then remove it",
+		})
 	}
 }
 
@@ -161,6 +178,7 @@ func (c *check) private(rel string, info fs.FileInfo, say func(Finding)) bool {
 			Said: fmt.Sprintf(format, args...),
 			Do:   "belay does not use what others may have touched: remove it, or make it yours alone (chmod go=)"})
 	}
+
 	if info.Mode()&fs.ModeSymlink != 0 {
 		bad("a link; belay follows none in its folder")
 		return false
@@ -172,5 +190,6 @@ func (c *check) private(rel string, info fs.FileInfo, say func(Finding)) bool {
 	if open := info.Mode().Perm() & 0o077; open != 0 {
 		bad("mode %04o: others can get at it", info.Mode().Perm())
 	}
+
 	return true
 }

@@ -22,14 +22,17 @@ func (c *check) session(ctx context.Context, dir string, say func(Finding)) {
 	state := c.state(dir, say)
 	files := c.checkpoints(ctx, dir, state, say)
 	chains(rel, files, say)
-	if state != nil && state.LastFull != nil && state.LastFull.Failed == "" && !slices.ContainsFunc(files, file.wholeFull) {
+	if state != nil && state.LastFull != nil && state.LastFull.Failed == "" &&
+		!slices.ContainsFunc(files, file.wholeFull) {
 		say(Finding{Rule: Chain, Path: rel,
 			Said: fmt.Sprintf("FULL %d was taken, and no whole FULL is there", state.LastFull.Number),
 			Do:   "belay checkpoint takes a new one; check the disk"})
 	}
+
 	c.budget(rel, files, say)
 	for _, e := range c.listQuiet(rel, say) {
-		if name := e.Name(); strings.HasPrefix(name, "transcript") && matches(c.names, rel+"/"+name, false) && e.Type().IsRegular() {
+		if name := e.Name(); strings.HasPrefix(name, "transcript") && matches(c.names, rel+"/"+name, false) &&
+			e.Type().IsRegular() {
 			c.mirror(rel+"/"+name, say)
 		}
 	}
@@ -47,12 +50,14 @@ func (c *check) state(dir string, say func(Finding)) *checkpoint.State {
 			Said: err.Error(),
 			Do:   "its checkpoints and the journal stand in for it; the daemon sets it aside when it needs it"})
 		return nil
+
 	case s.Key.Dir() != dir:
 		say(Finding{Rule: State, Path: rel,
 			Said: fmt.Sprintf("the state of another session, %s", s.Key),
 			Do:   "somebody moved the folder: move it back, or remove the file"})
 		return nil
 	}
+
 	c.seqs[dir] = s.Seq
 	return s
 }
@@ -87,11 +92,13 @@ func (c *check) checkpoints(ctx context.Context, dir string, s *checkpoint.State
 		if err == nil {
 			err = f.decode(data, dir)
 		}
+
 		if err != nil {
 			say(Finding{Rule: Checkpoint, Path: f.rel,
 				Said: err.Error(),
 				Do:   "the one before is used; remove the file"})
 		}
+
 		files = append(files, f)
 	}
 
@@ -112,14 +119,17 @@ func (c *check) checkpoints(ctx context.Context, dir string, s *checkpoint.State
 	if s == nil {
 		return nil // nobody knows whose checkpoints to ask for
 	}
+
 	list, err := c.store.List(ctx, s.Key)
 	if err != nil {
 		say(unreadable("sessions/"+dir, err))
 	}
+
 	for _, m := range slices.Backward(list) {
 		read := func() ([]byte, error) { return c.store.Get(ctx, s.Key, m.Number) }
 		one(m, fmt.Sprintf("sessions/%s, checkpoint %d", dir, m.Number), read)
 	}
+
 	return files
 }
 
@@ -131,11 +141,13 @@ func (f *file) decode(data []byte, dir string) error {
 	case c.Number != f.meta.Number || c.Level != f.meta.Level:
 		return fmt.Errorf("it says of itself that it is %s %d", c.Level, c.Number)
 	}
+
 	s := c.State
 	f.state = stamps{part: s.Part, news: s.News, from: s.MarkSeq, to: s.MsgSeq, rounds: s.Rounds}
 	if s.LastFull != nil {
 		f.state.full = s.LastFull.Number
 	}
+
 	f.whole = true
 	return nil
 }
@@ -151,18 +163,22 @@ func chains(rel string, files []file, say func(Finding)) {
 				Said: fmt.Sprintf("number %d is there twice", f.meta.Number),
 				Do:   "the FULL counts; remove the other"})
 		}
+
 		numbers[f.meta.Number] = true
 		if !f.whole {
 			continue
 		}
+
 		if full := f.state.full; f.meta.Level == checkpoint.Sparse && full > 0 && !numbers[full] {
 			say(Finding{Rule: Chain, Path: f.rel,
 				Said: fmt.Sprintf("it has outlived its FULL, %d", full),
 				Do:   "it is complete in itself and is used; retention removes it"})
 		}
+
 		if before != nil && f.state.part == before.state.part {
 			goesOn(rel, before, f, say)
 		}
+
 		before = f
 	}
 }
@@ -191,10 +207,12 @@ func (c *check) budget(rel string, files []file, say func(Finding)) {
 		list = append(list, f.meta)
 		all += f.meta.Bytes
 	}
+
 	c.kept[rel] = all
 	if len(list) == 0 {
 		return
 	}
+
 	newest := list[len(list)-1]
 	p := checkpoint.Policy{Count: c.o.Retention.Count, Bytes: c.o.Retention.Bytes}
 	if over := checkpoint.Prune(list[:len(list)-1], p.Room(newest.Bytes), time.Time{}); len(over) > 0 {
@@ -210,6 +228,7 @@ func (c *check) sum(_ context.Context, say func(Finding)) {
 	for _, n := range c.kept {
 		all += n
 	}
+
 	if over := all - c.o.Total; c.o.Total > 0 && over > 0 {
 		say(Finding{Rule: Budget, Path: "sessions", Note: true,
 			Said: fmt.Sprintf("all checkpoints take %d bytes, %d more than retention.total_bytes", all, over),
@@ -220,8 +239,12 @@ func (c *check) sum(_ context.Context, say func(Finding)) {
 func (c *check) mirror(rel string, say func(Finding)) {
 	err := mirror.Check(c.d.FS, filepath.Join(c.d.Root, rel))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		say(Finding{Rule: Mirror, Path: rel,
+		say(Finding{
+			Rule: Mirror,
+			Path: rel,
 			Said: err.Error(),
-			Do:   "zstdcat reads what is before and after; the agent's own file, if it is there, is not touched. Check the disk"})
+			Do: "zstdcat reads what is before and after; the agent's own file, if it is there, is not touched. " +
+				"Check the disk",
+		})
 	}
 }

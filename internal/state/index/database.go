@@ -44,8 +44,8 @@ const (
 var besides = []string{"", "-wal", "-shm", "-journal"}
 
 const schema = `
-create table states (id integer primary key, name text not null unique, time integer not null, size integer not null, inode integer not null,
-  words integer not null, state blob not null, sum integer not null);
+create table states (id integer primary key, name text not null unique, time integer not null, size integer not null,
+  inode integer not null, words integer not null, state blob not null, sum integer not null);
 create virtual table talk using fts5(` + columns + `, content='', contentless_delete=1);`
 
 // columns of what is searched. The words themselves are not stored: they stand in the state files.
@@ -85,12 +85,14 @@ func (x Index) open(ctx context.Context) (_ *database, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	db := &database{path: path, lock: lock}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, db.close())
 		}
 	}()
+
 	for _, end := range besides {
 		info, err := x.dir.FS.Lstat(path + end)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -106,6 +108,7 @@ func (x Index) open(ctx context.Context) (_ *database, err error) {
 			return nil, fmt.Errorf("%s has mode %v: %w", path+end, info.Mode(), errBroken)
 		}
 	}
+
 	// SQLite would make it by the umask, and gives what lies beside it the same mode.
 	f, err := x.dir.FS.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, vfs.FileMode)
 	if err == nil {
@@ -114,15 +117,25 @@ func (x Index) open(ctx context.Context) (_ *database, err error) {
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
-	return db, db.begin(ctx, "file:"+(&url.URL{Path: path}).EscapedPath()+"?_pragma=journal_mode(wal)&_pragma=synchronous(normal)&")
+
+	return db, db.begin(
+		ctx,
+		"file:"+(&url.URL{Path: path}).EscapedPath()+"?_pragma=journal_mode(wal)&_pragma=synchronous(normal)&",
+	)
 }
 
 // begin connects and makes the tables.
 func (db *database) begin(ctx context.Context, name string) (err error) {
-	name += fmt.Sprintf("_pragma=busy_timeout(%d)&_pragma=journal_size_limit(%d)&_pragma=cell_size_check(on)&_txlock=immediate", busy.Milliseconds(), 1<<20)
+	name += fmt.Sprintf(
+		"_pragma=busy_timeout(%d)&_pragma=journal_size_limit(%d)&_pragma=cell_size_check(on)&_txlock=immediate",
+		busy.Milliseconds(),
+		1<<20,
+	)
+
 	if db.DB, err = sql.Open("sqlite", name); err != nil {
 		return err
 	}
+
 	db.SetMaxOpenConns(1)
 	var version int64
 	if err := db.QueryRowContext(ctx, "pragma user_version").Scan(&version); err != nil {
@@ -131,11 +144,14 @@ func (db *database) begin(ctx context.Context, name string) (err error) {
 	if version == schemaVersion() {
 		return nil
 	}
+
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
+
 	defer tx.Rollback() // after a commit it does nothing
+
 	// Another process may have made them since.
 	tables := 0
 	if err := tx.QueryRowContext(ctx, "pragma user_version").Scan(&version); err != nil || version == schemaVersion() {
@@ -150,6 +166,7 @@ func (db *database) begin(ctx context.Context, name string) (err error) {
 	if _, err := tx.ExecContext(ctx, schema+fmt.Sprintf("pragma user_version = %d", schemaVersion())); err != nil {
 		return err
 	}
+
 	return tx.Commit()
 }
 
@@ -170,6 +187,7 @@ func (db *database) close() error {
 	if db.lock != nil {
 		err = errors.Join(err, db.lock.Close())
 	}
+
 	return err
 }
 
@@ -182,6 +200,7 @@ func (x Index) lock(how int) (*os.File, error) {
 	if err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB); err != nil {
 		return nil, errors.Join(errNone, err, f.Close())
 	}
+
 	return f, nil
 }
 
@@ -191,12 +210,14 @@ func (x Index) remove() error {
 	if err != nil {
 		return err
 	}
+
 	defer lock.Close() // and with it goes the lock
 	for _, end := range besides {
 		if err := x.dir.FS.Remove(x.dir.Index() + end); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -220,15 +241,18 @@ func schemaVersion() int64 {
 		for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 			t = t.Elem()
 		}
+
 		if t.PkgPath() != ours.PkgPath() || t.Kind() != reflect.Struct || seen[t] {
 			return
 		}
+
 		seen[t] = true
 		for i := range t.NumField() {
 			fmt.Fprint(h, t.Field(i).Name, t.Field(i).Tag)
 			walk(t.Field(i).Type)
 		}
 	}
+
 	walk(ours)
 	return int64(h.Sum32()>>1) | 1 // user_version is 31 bits and a sign; 0 is a new file
 }
@@ -252,10 +276,12 @@ func (db *database) rows(ctx context.Context) (map[string]row, error) {
 	if db == nil {
 		return all, nil
 	}
+
 	rows, err := db.QueryContext(ctx, "select id, name, time, size, inode, words, state, sum from states")
 	if err != nil {
 		return nil, err
 	}
+
 	defer rows.Close() // its error comes with Err
 	for rows.Next() {
 		var r row
@@ -265,6 +291,7 @@ func (db *database) rows(ctx context.Context) (map[string]row, error) {
 		if err := rows.Scan(&r.id, &name, &r.file.Time, &r.file.Size, &inode, &r.words, &state, &sum); err != nil {
 			return nil, fmt.Errorf("%w: %w", errBroken, err)
 		}
+
 		r.file.Inode = uint64(inode)
 		if sum != r.sum(name, state) {
 			return nil, fmt.Errorf("row of %s: %w", name, errBroken)
@@ -272,8 +299,10 @@ func (db *database) rows(ctx context.Context) (map[string]row, error) {
 		if r.state, err = checkpoint.DecodeState(state); err != nil {
 			return nil, fmt.Errorf("row of %s: %w", name, errBroken)
 		}
+
 		all[name] = r
 	}
+
 	return all, rows.Err()
 }
 
@@ -310,15 +339,40 @@ func put(ctx context.Context, tx *sql.Tx, name string, f state.File, s *checkpoi
 	if err != nil {
 		return fmt.Errorf("keep state of %s: %w", s.Key, err)
 	}
+
 	var id int64
-	err = tx.QueryRowContext(ctx, `insert into states (name, time, size, inode, words, state, sum) values (?, ?, ?, ?, ?, ?, ?)
-		on conflict (name) do update set time = excluded.time, size = excluded.size, inode = excluded.inode, words = excluded.words,
-		state = excluded.state, sum = excluded.sum returning id`, name, f.Time, f.Size, int64(f.Inode), words, state, row{file: f}.sum(name, state)).Scan(&id)
+	err = tx.QueryRowContext(
+		ctx,
+		`insert into states (name, time, size, inode, words, state, sum) values (?, ?, ?, ?, ?, ?, ?)
+		on conflict (name) do update set time = excluded.time, size = excluded.size, inode = excluded.inode,
+		words = excluded.words, state = excluded.state, sum = excluded.sum returning id`,
+		name,
+		f.Time,
+		f.Size,
+		int64(f.Inode),
+		words,
+		state,
+		row{file: f}.sum(name, state),
+	).Scan(
+		&id,
+	)
+
 	if err != nil || !words {
 		return err
 	}
+
 	t := talkOf(s)
-	_, err = tx.ExecContext(ctx, "insert or replace into talk (rowid, title, task, said, decided, answered) values (?, ?, ?, ?, ?, ?)", id, t.title, t.task, t.said, t.decided, t.answered)
+	_, err = tx.ExecContext(
+		ctx,
+		"insert or replace into talk (rowid, title, task, said, decided, answered) values (?, ?, ?, ?, ?, ?)",
+		id,
+		t.title,
+		t.task,
+		t.said,
+		t.decided,
+		t.answered,
+	)
+
 	return err
 }
 
@@ -338,15 +392,18 @@ func (w *writer) do(ctx context.Context, bytes int64, write func() error) bool {
 	if w.err == nil && w.held >= together {
 		_ = w.commit() // err has it
 	}
+
 	if w.err == nil && w.tx == nil {
 		if w.err = w.db.room(ctx); w.err == nil {
 			w.tx, w.err = w.db.BeginTx(ctx, nil)
 		}
 	}
+
 	if w.err == nil {
 		w.held += bytes
 		w.err = write()
 	}
+
 	return w.err == nil
 }
 
@@ -377,6 +434,7 @@ func (db *database) room(ctx context.Context) error {
 	if n := db.logSize(); n > maxLog {
 		return fmt.Errorf("log of %d bytes: %w", n, errNone)
 	}
+
 	return nil
 }
 

@@ -78,10 +78,12 @@ func execute(path, statement string) error {
 	if _, err := os.Stat(path); err != nil {
 		return err
 	}
+
 	db, err := sql.Open("sqlite", path)
 	if err != nil {
 		return err
 	}
+
 	_, _ = db.Exec(statement) // what was ruined before cannot be ruined this way
 	return db.Close()
 }
@@ -94,6 +96,7 @@ func TestG02ABrokenIndexIsMadeAnew(t *testing.T) {
 			for i := range 8 {
 				f.save(t, talked(key("a", i), fmt.Sprint("/w/", i%3), fmt.Sprint("wish ", i), "and one more"))
 			}
+
 			f.same(t, "before")
 			if n := f.reads(t); n != 0 {
 				t.Fatalf("%d files were read with an index", n)
@@ -101,11 +104,13 @@ func TestG02ABrokenIndexIsMadeAnew(t *testing.T) {
 			if err := spoil(f.Index()); err != nil {
 				t.Fatal(err)
 			}
+
 			f.same(t, "after")
 			f.sameHits(t, "after", "wish")
 			if n := f.reads(t); n != 0 {
 				t.Errorf("%d files were read by the next list: the index was not made anew", n)
 			}
+
 			checktest.Whole(t, f.Root)
 		})
 	}
@@ -137,6 +142,7 @@ func TestG02WhatIsInThePlaceOfTheIndexStays(t *testing.T) {
 			} else if err != nil {
 				t.Fatal(err)
 			}
+
 			f.same(t, "first")
 			f.sameHits(t, "first", "wish")
 			if n := f.reads(t); n != 1 {
@@ -145,8 +151,12 @@ func TestG02WhatIsInThePlaceOfTheIndexStays(t *testing.T) {
 			if _, err := os.Lstat(filepath.Join(filepath.Dir(f.Root), "theirs")); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("behind the link: %v, want nothing there", err)
 			}
+
 			for _, suffix := range []string{"", "-wal"} {
-				if info, err := os.Lstat(path + suffix); err == nil && info.Mode().IsRegular() && name != "another user's" {
+				if info, err := os.Lstat(
+					path + suffix,
+				); err == nil && info.Mode().IsRegular() &&
+					name != "another user's" {
 					t.Errorf("%s was made", info.Name())
 				}
 			}
@@ -158,11 +168,13 @@ func TestAFolderThatIsReadOnly(t *testing.T) {
 	if os.Getuid() == 0 {
 		t.Skip("root may write everywhere")
 	}
+
 	f := newFolder(t)
 	f.save(t, talked(key("a", 1), "/w/1", "the wish"))
 	if err := os.Chmod(f.Root, 0o500); err != nil {
 		t.Fatal(err)
 	}
+
 	f.same(t, "read-only")
 	f.sameHits(t, "read-only", "wish")
 	if err := os.Chmod(f.Root, 0o700); err != nil {
@@ -179,6 +191,7 @@ func TestNoSessionsNoIndex(t *testing.T) {
 	if states, err := Of(gone).States(t.Context()); err != nil || len(states) != 0 {
 		t.Errorf("a folder that is not there: %d states, %v; want none", len(states), err)
 	}
+
 	entries, err := os.ReadDir(f.Root)
 	if err != nil || len(entries) != 0 {
 		t.Errorf("made %v, %v; want nothing", entries, err)
@@ -195,18 +208,22 @@ func TestAnotherAtWork(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		tx, err := db.Begin()
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		f.save(t, talked(key("a", 1), "/w/1", "the wish", "another"))
 		f.same(t, "meanwhile")
 		f.sameHits(t, "meanwhile", "another")
 		if err := errors.Join(tx.Rollback(), db.Close()); err != nil {
 			t.Fatal(err)
 		}
+
 		f.same(t, "afterwards")
 	})
+
 	t.Run("has it open while it is broken", func(t *testing.T) {
 		held, err := Of(f.Dir).lock(syscall.LOCK_SH)
 		if err != nil {
@@ -215,6 +232,7 @@ func TestAnotherAtWork(t *testing.T) {
 		if err := execute(f.Index(), "pragma user_version = 5"); err != nil {
 			t.Fatal(err)
 		}
+
 		f.same(t, "meanwhile")
 		if n := f.reads(t); n != 1 {
 			t.Errorf("%d files read, want 1: it was removed under somebody", n)
@@ -222,11 +240,13 @@ func TestAnotherAtWork(t *testing.T) {
 		if err := held.Close(); err != nil {
 			t.Fatal(err)
 		}
+
 		f.same(t, "afterwards")
 		if n := f.reads(t); n != 0 {
 			t.Errorf("%d files read, want none: it is made anew", n)
 		}
 	})
+
 	f.age(t, path)
 	var wg sync.WaitGroup
 	for range 8 {
@@ -235,11 +255,19 @@ func TestAnotherAtWork(t *testing.T) {
 			if err != nil || len(states) != 1 {
 				t.Errorf("one of many: %d states, %v; want 1", len(states), err)
 			}
-			if hits, err := Of(f.Dir).Search(t.Context(), Query{Words: []string{"another"}}); err != nil || len(hits) != 1 {
+
+			if hits, err := Of(
+				f.Dir,
+			).Search(
+				t.Context(),
+				Query{Words: []string{"another"}},
+			); err != nil ||
+				len(hits) != 1 {
 				t.Errorf("one of many: %d hits, %v; want 1", len(hits), err)
 			}
 		})
 	}
+
 	wg.Wait()
 }
 
@@ -253,44 +281,54 @@ func TestG13TheLogIsBoundedUnderASteadyReader(t *testing.T) {
 		all[i].Losses.Bad = []checkpoint.BadLine{{Why: strings.Repeat("a row is large, ", 9000)}}
 		f.save(t, all[i])
 	}
+
 	f.same(t, "at first")
 	path := f.Index()
 	reader, err := sql.Open("sqlite", path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	tx, err := reader.Begin()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	rows := 0
 	if err := tx.QueryRow("select count(*) from states").Scan(&rows); err != nil || rows != sessions {
 		t.Fatalf("%d rows, %v; want %d", rows, err, sessions)
 	}
+
 	most := int64(0)
 	for range rounds {
 		for _, s := range all {
 			f.age(t, filepath.Join(f.Session(s.Key), "state.json"))
 		}
+
 		f.reads(t)
 		info, err := os.Stat(path + "-wal")
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		most = max(most, info.Size())
 	}
+
 	t.Logf("the log had %d bytes at most", most)
 	if most < maxLog/2 || most > maxLog+3<<20 {
 		t.Errorf("the log grew to %d bytes, want about %d: the test writes more than that", most, maxLog)
 	}
+
 	f.same(t, "under the reader")
 	if err := errors.Join(tx.Rollback(), reader.Close()); err != nil {
 		t.Fatal(err)
 	}
+
 	f.same(t, "after the reader")
 	if n := f.reads(t); n != 0 {
 		t.Errorf("%d files were read, want none: all is written again", n)
 	}
+
 	for _, suffix := range besides[1:] {
 		if info, err := os.Stat(path + suffix); err == nil {
 			t.Errorf("%s of %d bytes is left", info.Name(), info.Size())
@@ -307,11 +345,13 @@ func FuzzDamage(f *testing.F) {
 	for i := range 3 {
 		dir.save(f, talked(key("a", i), "/w/1", fmt.Sprint("wish ", i)))
 	}
+
 	f.Fuzz(func(t *testing.T, at uint16, with []byte) {
 		dir.same(t, "before")
 		if err := damage(dir.Index(), int64(at), with); err != nil {
 			t.Fatal(err)
 		}
+
 		dir.same(t, "after")
 		if _, err := Of(dir.Dir).Search(t.Context(), Query{Words: []string{"wish"}}); err != nil {
 			t.Error(err)

@@ -3,15 +3,17 @@
 //
 // What it promises:
 //   - The answer is the one that the state files, the checkpoints and the journal give. A row counts only while its
-//     file's time, size and inode are those it was made from, and while its own checksum is right; the rest is read again.
+//     file's time, size and inode are those it was made from, and while its own checksum is right; the rest is read
+//     again.
 //   - A broken index never makes a query fail. An index that is broken, or that another version made, is removed and
 //     rebuilt. Where there can be none (a link or another user's file in its place, a read-only folder, another process
 //     that works on it too long) the files are read instead, and a search makes an index in memory.
-//   - It holds what the states hold, which is redacted. It is 0600 and open for the time of one question, and its log is
-//     bounded.
+//   - It holds what the states hold, which is redacted. It is 0600 and open for the time of one question, and its log
+//     is bounded.
 //
-// What it does not promise: a hit may be missing while SQLite does not notice that the words' part of the file is damaged;
-// a state file that somebody changed in place and gave its old time back is not noticed. The daemon does not need it.
+// What it does not promise: a hit may be missing while SQLite does not notice that the words' part of the file is
+// damaged; a state file that somebody changed in place and gave its old time back is not noticed. The daemon does not
+// need it.
 package index
 
 import (
@@ -57,11 +59,14 @@ func (x Index) States(ctx context.Context) (map[checkpoint.Key]*checkpoint.State
 		if err != nil {
 			return rep, err
 		}
+
 		return x.fold(ctx, v)
 	})
+
 	if err != nil {
 		return nil, err
 	}
+
 	return v.states, nil
 }
 
@@ -102,6 +107,7 @@ func (x Index) gather(ctx context.Context, db *database, v *view, words bool) er
 	if err != nil {
 		return err
 	}
+
 	w := db.writer()
 	defer w.stop()
 	for i, f := range v.files {
@@ -111,29 +117,36 @@ func (x Index) gather(ctx context.Context, db *database, v *view, words bool) er
 		if x.step != nil {
 			x.step(i+1, len(v.files))
 		}
+
 		r, known := rows[name(f.Path)]
 		if known && r.of(f) && (r.words || !words) {
 			delete(rows, name(f.Path))
 			v.put(f.Path, r.state, r.words)
 			continue
 		}
+
 		s := x.dir.Saved(ctx, f.Path)
 		if s == nil {
 			continue
 		}
+
 		kept := false
 		if !f.Lost && f.Time < v.began.Add(-settled).UnixNano() {
 			delete(rows, name(f.Path))
 			kept = w.put(ctx, name(f.Path), f, s, words)
 		}
+
 		v.put(f.Path, thin(s), kept && words)
 	}
+
 	for _, r := range rows {
 		w.drop(ctx, r.id)
 	}
+
 	if err := w.commit(); words || broken(err) {
 		return err
 	}
+
 	return nil // a list needs nothing of what could not be written
 }
 
@@ -148,6 +161,7 @@ func (x Index) fold(ctx context.Context, v *view) (journal.Report, error) {
 			v.thin[s.Key] = false
 			return whole
 		}
+
 		return s // it was removed since: what is known of it goes on
 	})
 }

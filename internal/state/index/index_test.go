@@ -72,6 +72,7 @@ func talked(k checkpoint.Key, workspace string, words ...string) *checkpoint.Sta
 		s.Apply(checkpoint.Event{Key: k, At: at, Kind: checkpoint.EventPrompt, Text: w})
 		s.Apply(checkpoint.Event{Key: k, At: at, Kind: checkpoint.EventStop, Text: "done with it"})
 	}
+
 	return s
 }
 
@@ -104,31 +105,41 @@ func (f folder) same(t testing.TB, when string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	got, err := Of(f.Dir).States(t.Context())
 	if err != nil {
 		t.Fatalf("%s: %v", when, err)
 	}
+
 	now := time.Now()
 	for _, n := range []state.Name{{}, {Agent: "a"}, {Workspace: "/w/1"}, {Workspace: "/w/1/deep"}, {Agent: "b", Workspace: "/w/0"}} {
 		list, err := query.Folder{Dir: f.Dir}.Sessions(t.Context(), n, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for i := range list { // it took its own time
 			list[i].AtRisk.Seconds = 0
 		}
+
 		mine := query.Listed(got, n, 0, false, now)
 		if diff := differ(query.Listed(want, n, 0, false, now), mine); diff != "" {
 			t.Fatalf("%s: %+v is listed otherwise: %s", when, n, diff)
 		}
+
 		for i := range mine {
 			mine[i].AtRisk.Seconds = 0
 		}
+
 		if diff := differ(list, mine); diff != "" {
 			t.Fatalf("%s: %+v is not what Find finds: %s", when, n, diff)
 		}
 	}
-	if diff := differ(query.Listed(want, state.Name{}, 3, true, now), query.Listed(got, state.Name{}, 3, true, now)); diff != "" {
+
+	if diff := differ(
+		query.Listed(want, state.Name{}, 3, true, now),
+		query.Listed(got, state.Name{}, 3, true, now),
+	); diff != "" {
 		t.Fatalf("%s: with children: %s", when, diff)
 	}
 }
@@ -148,6 +159,7 @@ func TestOnlyWhatChangedIsRead(t *testing.T) {
 	for i := range 5 {
 		f.save(t, talked(key("a", i), "/w/1", "one", "two"))
 	}
+
 	f.same(t, "at first")
 	for _, c := range []struct {
 		name string
@@ -171,6 +183,7 @@ func TestOnlyWhatChangedIsRead(t *testing.T) {
 		}
 		f.same(t, c.name)
 	}
+
 	err := Of(f.Dir).with(t.Context(), &view{files: make([]state.File, 1)}, func(db *database) error {
 		rows, err := db.rows(t.Context())
 		if len(rows) != 5 {
@@ -178,9 +191,11 @@ func TestOnlyWhatChangedIsRead(t *testing.T) {
 		}
 		return err
 	})
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	checktest.Whole(t, f.Root)
 }
 
@@ -197,6 +212,7 @@ func TestListIsTheSameWithAndWithout(t *testing.T) {
 		if r.IntN(4) == 0 {
 			k.Child = fmt.Sprint("child", r.IntN(2))
 		}
+
 		what := r.IntN(10)
 		path := filepath.Join(f.Session(k), "state.json")
 		switch s := states[k]; {
@@ -205,10 +221,12 @@ func TestListIsTheSameWithAndWithout(t *testing.T) {
 				s = checkpoint.NewState(k)
 				states[k] = s
 			}
+
 			happens(t, r, j, s)
 			if r.IntN(2) == 0 {
 				f.save(t, s)
 			}
+
 		case s == nil:
 		case what == 5: // its state is lost; a checkpoint may stand for it
 			if r.IntN(2) == 0 {
@@ -217,17 +235,21 @@ func TestListIsTheSameWithAndWithout(t *testing.T) {
 			if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 				t.Fatal(err)
 			}
+
 		case what == 6: // or broken
 			if err := os.WriteFile(path, []byte(`{"format":1,`), 0o600); err == nil {
 				f.age(t, path)
 			}
+
 		case what == 7:
 			if err := os.RemoveAll(f.Session(k)); err != nil {
 				t.Fatal(err)
 			}
+
 		case what == 8 && r.IntN(2) == 0:
 			f.spoil(t, r)
 		}
+
 		if step%4 == 3 {
 			f.same(t, fmt.Sprintf("seed %d, step %d", seed, step))
 		}
@@ -244,6 +266,7 @@ func (f folder) journal(t *testing.T) *journal.Journal {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ctx, ended := t.Context(), make(chan error, 1)
 	go func() { ended <- j.Run(ctx) }()
 	t.Cleanup(func() { // the test's context has ended by now
@@ -251,22 +274,48 @@ func (f folder) journal(t *testing.T) *journal.Journal {
 			t.Error(err)
 		}
 	})
+
 	return j
 }
 
 // happens is one event of a session, in the journal and in the state.
 func happens(t *testing.T, r *rand.Rand, j *journal.Journal, s *checkpoint.State) {
 	t.Helper()
-	kinds := []checkpoint.EventKind{checkpoint.EventStart, checkpoint.EventPrompt, checkpoint.EventPrompt, checkpoint.EventStop, checkpoint.EventToolStart, checkpoint.EventToolEnd,
-		checkpoint.EventEnd, checkpoint.EventExit, checkpoint.EventChildStart, checkpoint.EventMark, checkpoint.EventTask}
-	e := checkpoint.Event{Key: s.Key, Kind: kinds[r.IntN(len(kinds))], At: noon.Add(time.Duration(r.IntN(5)) * time.Minute), Workspace: fmt.Sprint("/w/", r.IntN(3)),
-		Text: fmt.Sprint("wish ", strings.Repeat("again ", r.IntN(4)), r.IntN(1000)), Transcript: "/t.jsonl", Decision: r.IntN(2) == 0}
+	kinds := []checkpoint.EventKind{
+		checkpoint.EventStart,
+		checkpoint.EventPrompt,
+		checkpoint.EventPrompt,
+		checkpoint.EventStop,
+		checkpoint.EventToolStart,
+		checkpoint.EventToolEnd,
+		checkpoint.EventEnd,
+		checkpoint.EventExit,
+		checkpoint.EventChildStart,
+		checkpoint.EventMark,
+		checkpoint.EventTask,
+	}
+
+	e := checkpoint.Event{
+		Key:       s.Key,
+		Kind:      kinds[r.IntN(len(kinds))],
+		At:        noon.Add(time.Duration(r.IntN(5)) * time.Minute),
+		Workspace: fmt.Sprint("/w/", r.IntN(3)),
+		Text: fmt.Sprint(
+			"wish ",
+			strings.Repeat("again ", r.IntN(4)),
+			r.IntN(1000),
+		),
+		Transcript: "/t.jsonl",
+		Decision:   r.IntN(2) == 0,
+	}
+
 	switch e.Kind {
 	case checkpoint.EventToolStart, checkpoint.EventToolEnd:
 		e.Call, e.Name = fmt.Sprint("call", r.IntN(3)), "Bash"
 	case checkpoint.EventChildStart:
 		e.Child = fmt.Sprint("child", r.IntN(2))
 	}
+
 	e.Seq = log(t, j, e)
 	s.Apply(e)
 }
@@ -277,6 +326,7 @@ func log(t *testing.T, j *journal.Journal, e checkpoint.Event) uint64 {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	seq, err := j.Append(t.Context(), data)
 	if err == nil {
 		err = j.Wait(t.Context(), seq)
@@ -284,6 +334,7 @@ func log(t *testing.T, j *journal.Journal, e checkpoint.Event) uint64 {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return seq
 }
 
@@ -293,8 +344,15 @@ func (f folder) checkpoint(t *testing.T, s *checkpoint.State) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s.LastNumber++
-	c := checkpoint.New(s.Clone(), s.LastNumber, checkpoint.Decision{Level: checkpoint.Full, Cause: checkpoint.CauseManual}, noon)
+	c := checkpoint.New(
+		s.Clone(),
+		s.LastNumber,
+		checkpoint.Decision{Level: checkpoint.Full, Cause: checkpoint.CauseManual},
+		noon,
+	)
+
 	data, err := c.Encode()
 	if err == nil {
 		err = store.Put(t.Context(), s.Key, c.Meta(), data)
@@ -310,6 +368,7 @@ func differ[T any](want, got []T) string {
 		if i >= len(want) || i >= len(got) {
 			return fmt.Sprintf("%d without, %d with", len(want), len(got))
 		}
+
 		w, werr := json.Marshal(want[i])
 		g, gerr := json.Marshal(got[i])
 		if werr != nil || gerr != nil || string(w) != string(g) {

@@ -27,27 +27,45 @@ func TestG02KillsWhileTheIndexIsWritten(t *testing.T) {
 		askUntilKilled(t, folderAt(root))
 		return
 	}
+
 	kills := vfstest.NewKills(t, 12)
 	f := newFolder(t)
 	for i := range 12 {
-		f.save(t, talked(key("a", i), fmt.Sprint("/w/", i%3), fmt.Sprint("wish ", i), strings.Repeat(fmt.Sprint("more of ", i, " "), 400)))
+		f.save(
+			t,
+			talked(
+				key("a", i),
+				fmt.Sprint("/w/", i%3),
+				fmt.Sprint("wish ", i),
+				strings.Repeat(fmt.Sprint("more of ", i, " "), 400),
+			),
+		)
 	}
+
 	asked, open := 0, 0
 	kills.Each(func(i int) {
 		asked += len(kills.Kill(f.Root, 60*time.Millisecond))
 		if _, err := os.Lstat(f.Index() + "-wal"); err == nil {
 			open++
 		}
+
 		f.same(t, fmt.Sprint("after kill ", i))
 		f.sameHits(t, fmt.Sprint("after kill ", i), "wish")
 		if n := f.reads(t); n != 0 {
 			t.Errorf("kill %d: %d files are read by a later list, want none: the index was not made whole", i, n)
 		}
+
 		checktest.Whole(t, f.Root)
 	})
+
 	t.Logf("%d questions answered, %d kills while the index was open", asked, open)
 	if asked < kills.N || open == 0 {
-		t.Errorf("%d questions in %d runs, %d kills while the index was open: the test proved nothing", asked, kills.N, open)
+		t.Errorf(
+			"%d questions in %d runs, %d kills while the index was open: the test proved nothing",
+			asked,
+			kills.N,
+			open,
+		)
 	}
 }
 
@@ -60,6 +78,7 @@ func askUntilKilled(t *testing.T, f folder) {
 				f.age(t, filepath.Join(f.Session(key("a", i)), "state.json"))
 			}
 		}
+
 		if n%4 == 3 {
 			f.spoil(t, r.Rand)
 		}
@@ -69,6 +88,7 @@ func askUntilKilled(t *testing.T, f folder) {
 		if hits, err := Of(f.Dir).Search(t.Context(), Query{Words: []string{"wish"}}); err != nil || len(hits) != 12 {
 			t.Fatalf("%d hits, %v", len(hits), err)
 		}
+
 		fmt.Println(n)
 	}
 }
@@ -100,6 +120,7 @@ func TestG02EveryFaultOfTheIndex(t *testing.T) {
 	for i := range 3 {
 		f.save(t, talked(key("a", i), "/w/1", fmt.Sprint("wish ", i)))
 	}
+
 	want := f.told(t)
 	path := f.Index()
 	script := func(disk *vfstest.Fault, bad func(format string, args ...any)) {
@@ -108,6 +129,7 @@ func TestG02EveryFaultOfTheIndex(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		faulty := folder{state.Dir{Root: f.Root, FS: besideIndex{f.FS, disk}}, f.opened}
 		for _, when := range []string{"made", "there", "broken"} {
 			if when == "broken" {
@@ -119,6 +141,7 @@ func TestG02EveryFaultOfTheIndex(t *testing.T) {
 				bad("an index that is %s: told\n%s\nwant\n%s", when, got, want)
 			}
 		}
+
 		disk.Heal()
 		if got := f.told(t); got != want {
 			bad("afterwards: told\n%s\nwant\n%s", got, want)
@@ -126,18 +149,22 @@ func TestG02EveryFaultOfTheIndex(t *testing.T) {
 		if n := f.reads(t); n != 0 {
 			bad("%d files are read by a later list, want none: the index was not made whole", n)
 		}
+
 		for _, broken := range checktest.Broken(f.Dir) {
 			bad("%s", broken)
 		}
 	}
+
 	step := 5 // each point opens the index a dozen times
 	if os.Getenv("BELAY_LONG") != "" {
 		step = 1
 	}
+
 	vfstest.Sweep{Least: 30, Step: step, Disk: func() vfs.FS { return f.FS }}.Run(t, func(p *vfstest.Point) {
 		script(p.Fault, p.Errorf)
 		p.Tell(true) // that an answer takes longer is all that a fault of the index does
 	})
+
 	all := vfstest.NewFault(f.FS, -1, nil)
 	all.FailNow(syscall.EIO)
 	script(all, t.Errorf)
@@ -153,20 +180,25 @@ func (f folder) told(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	hits, err := Of(f.Dir).Search(t.Context(), Query{Words: []string{"wish"}})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	list := query.Listed(states, state.Name{}, 0, true, time.Now())
 	for i := range list {
 		list[i].AtRisk.Seconds = 0 // each took its own time
 	}
+
 	for i := range hits {
 		hits[i].AtRisk.Seconds = 0
 	}
+
 	data, err := json.MarshalIndent([]any{list, hits}, "", " ")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return string(data)
 }

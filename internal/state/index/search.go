@@ -68,11 +68,13 @@ func (x Index) Search(ctx context.Context, q Query) ([]Hit, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var hits []Hit
 	err = x.dir.Steady(func() (rep journal.Report, err error) {
 		hits, rep, err = x.search(ctx, q, match)
 		return rep, err
 	})
+
 	return hits, err
 }
 
@@ -82,6 +84,7 @@ func (x Index) search(ctx context.Context, q Query, match string) (hits []Hit, r
 	if err != nil {
 		return nil, rep, err
 	}
+
 	ask := func(db *database) error {
 		err := x.gather(ctx, db, v, true)
 		if err != nil {
@@ -90,9 +93,11 @@ func (x Index) search(ctx context.Context, q Query, match string) (hits []Hit, r
 		if rep, err = x.fold(ctx, v); err != nil {
 			return err
 		}
+
 		hits, err = x.find(ctx, db, v, q, match)
 		return err
 	}
+
 	if x.with(ctx, v, ask) != nil {
 		db, err := inMemory(ctx)
 		if err == nil {
@@ -102,6 +107,7 @@ func (x Index) search(ctx context.Context, q Query, match string) (hits []Hit, r
 			return nil, rep, fmt.Errorf("search the sessions: %w", err)
 		}
 	}
+
 	return hits, rep, nil
 }
 
@@ -113,12 +119,14 @@ func expression(words []string) (string, error) {
 			terms = append(terms, `"`+strings.ReplaceAll(word, `"`, `""`)+`"*`)
 		}
 	}
+
 	switch {
 	case len(terms) == 0:
 		return "", ErrNoWords
 	case len(terms) > MostWords:
 		return "", fmt.Errorf("%w: %d, at most %d", ErrManyWords, len(terms), MostWords)
 	}
+
 	return strings.Join(terms, " "), nil
 }
 
@@ -131,11 +139,13 @@ func (x Index) find(ctx context.Context, db *database, v *view, q Query, match s
 		if path, ok := v.paths[k]; ok {
 			n = name(path)
 		}
+
 		keys[n] = k
 		if !v.kept[k] {
 			fresh = append(fresh, n)
 		}
 	}
+
 	slices.Sort(fresh)
 	var found []Hit
 	ask := func(on asker) error {
@@ -146,20 +156,25 @@ func (x Index) find(ctx context.Context, db *database, v *view, q Query, match s
 				found = append(found, Hit{SessionStatus: query.StatusOf(s, v.began), Score: score, key: s.Key})
 			}
 		}
+
 		return err
 	}
+
 	if err := x.asked(ctx, db, v, keys, fresh, ask); err != nil {
 		return nil, err
 	}
+
 	slices.SortFunc(found, func(a, b Hit) int {
 		if c := cmp.Or(cmp.Compare(b.Score, a.Score), b.LastEvent.Compare(a.LastEvent)); c != 0 {
 			return c
 		}
 		return cmp.Compare(a.key.Dir(), b.key.Dir())
 	})
+
 	if q.Most > 0 {
 		found = found[:min(q.Most, len(found))]
 	}
+
 	return found, x.quote(ctx, v, found, match)
 }
 
@@ -175,19 +190,23 @@ func (x Index) asked(
 	if len(fresh) == 0 {
 		return ask(db)
 	}
+
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
+
 	for _, n := range fresh {
 		s := x.whole(ctx, v, keys[n])
 		if err = put(ctx, tx, n, state.File{}, s, true); err != nil {
 			break
 		}
 	}
+
 	if err == nil {
 		err = ask(tx)
 	}
+
 	return errors.Join(err, tx.Rollback())
 }
 
@@ -200,15 +219,22 @@ func (x Index) whole(ctx context.Context, v *view, k checkpoint.Key) *checkpoint
 	if saved := x.dir.Saved(ctx, v.paths[k]); saved != nil && saved.Key == k {
 		return saved
 	}
+
 	return s // removed since: its title and its task are left
 }
 
 // rank gives the score of each session that matches, by its name in the index.
 func rank(ctx context.Context, on asker, match string) (map[string]float64, error) {
-	rows, err := on.QueryContext(ctx, "select name, -bm25(talk, 4, 4, 2, 4, 1) from talk join states on id = talk.rowid where talk match ?", match)
+	rows, err := on.QueryContext(
+		ctx,
+		"select name, -bm25(talk, 4, 4, 2, 4, 1) from talk join states on id = talk.rowid where talk match ?",
+		match,
+	)
+
 	if err != nil {
 		return nil, err
 	}
+
 	defer rows.Close() // its error comes with Err
 	scores := map[string]float64{}
 	for rows.Next() {
@@ -219,6 +245,7 @@ func rank(ctx context.Context, on asker, match string) (map[string]float64, erro
 		}
 		scores[name] = score
 	}
+
 	return scores, rows.Err()
 }
 
@@ -232,27 +259,42 @@ func (x Index) quote(ctx context.Context, v *view, hits []Hit, match string) (er
 	if err != nil {
 		return err
 	}
+
 	defer func() { err = errors.Join(err, db.Close()) }()
 	db.SetMaxOpenConns(1)
 	if _, err := db.ExecContext(ctx, "create virtual table shown using fts5("+columns+")"); err != nil {
 		return err
 	}
+
 	for i := range hits {
 		h := &hits[i]
 		t := talkOf(x.whole(ctx, v, h.key))
-		if _, err := db.ExecContext(ctx, "insert or replace into shown (rowid, title, task, said, decided, answered) values (1, ?, ?, ?, ?, ?)", t.title, t.task, t.said, t.decided, t.answered); err != nil {
+		const show = "insert or replace into shown (rowid, title, task, said, decided, answered) values (1, ?, ?, ?, ?, ?)"
+		if _, err := db.ExecContext(ctx, show, t.title, t.task, t.said, t.decided, t.answered); err != nil {
 			return err
 		}
+
 		text := clean(h.Title)
-		err := db.QueryRowContext(ctx, "select snippet(shown, -1, ?, ?, '…', 24) from shown where shown match ?", opens, closes, match).Scan(&text)
+		err := db.QueryRowContext(
+			ctx,
+			"select snippet(shown, -1, ?, ?, '…', 24) from shown where shown match ?",
+			opens,
+			closes,
+			match,
+		).Scan(
+			&text,
+		)
+
 		if err != nil && !errors.Is(err, sql.ErrNoRows) { // what it said may have changed since
 			return err
 		}
+
 		h.Pieces = pieces(strings.Join(strings.Fields(text), " "))
 		for _, p := range h.Pieces {
 			h.Snippet += p.Text
 		}
 	}
+
 	return nil
 }
 
@@ -263,6 +305,7 @@ func pieces(marked string) (list []Piece) {
 		if i == 0 {
 			hit, rest = "", part
 		}
+
 		for _, p := range []Piece{{hit, true}, {rest, false}} {
 			if p.Text != "" {
 				list = append(list, p)
@@ -284,9 +327,11 @@ func talkOf(s *checkpoint.State) talk {
 			answered = append(answered, m.Text)
 		}
 	}
+
 	for _, n := range slices.Concat(s.Decisions, s.Notes) {
 		decided = append(decided, n.Text)
 	}
+
 	join := func(texts []string) string { return clean(strings.Join(texts, "\n")) }
 	return talk{clean(s.Title), clean(s.Task), join(said), join(decided), join(answered)}
 }

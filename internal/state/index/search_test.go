@@ -21,19 +21,23 @@ func (f folder) sameHits(t testing.TB, when string, words ...string) {
 	if err != nil {
 		t.Fatalf("%s: %v", when, err)
 	}
+
 	x := Of(f.Dir)
 	v, err := x.view(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	db, err := inMemory(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	match, err := expression(words)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	err = x.gather(t.Context(), db, v, true)
 	if err == nil {
 		_, err = x.fold(t.Context(), v)
@@ -41,15 +45,18 @@ func (f folder) sameHits(t testing.TB, when string, words ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want, err := x.find(t.Context(), db, v, q, match)
 	if err = errors.Join(err, db.close()); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, list := range [][]Hit{want, got} {
 		for i := range list {
 			list[i].AtRisk.Seconds = 0 // each took its own time
 		}
 	}
+
 	if diff := differ(want, got); diff != "" {
 		t.Fatalf("%s: a search in the file and one in memory differ: %s", when, diff)
 	}
@@ -62,9 +69,11 @@ func (f folder) found(t *testing.T, q Query) (list []string) {
 	if err != nil {
 		t.Fatalf("search %q: %v", q.Words, err)
 	}
+
 	for _, h := range hits {
 		list = append(list, strings.TrimLeft(h.SessionID[:8], "0"))
 	}
+
 	return list
 }
 
@@ -73,9 +82,28 @@ func TestSearch(t *testing.T) {
 	f.save(t, talked(key("a", 1), "/w/1", "mend the login page", "and the café's page"))
 	f.save(t, talked(key("a", 2), "/w/2", "say hello", "then look at internal/state/index/search.go"))
 	three := talked(key("b", 3), "/w/1", "write a poem")
-	three.Apply(checkpoint.Event{Key: three.Key, Kind: checkpoint.EventMark, Decision: true, Text: "no NOT and no OR in it", At: noon})
-	three.Apply(checkpoint.Event{Key: three.Key, Kind: checkpoint.EventPrompt, Text: "a last line about a page", At: noon})
-	three.Apply(checkpoint.Event{Key: three.Key, Kind: checkpoint.EventStop, Text: "the heron stands, the login waits", At: noon})
+	three.Apply(
+		checkpoint.Event{
+			Key:      three.Key,
+			Kind:     checkpoint.EventMark,
+			Decision: true,
+			Text:     "no NOT and no OR in it",
+			At:       noon,
+		},
+	)
+
+	three.Apply(
+		checkpoint.Event{Key: three.Key, Kind: checkpoint.EventPrompt, Text: "a last line about a page", At: noon},
+	)
+	three.Apply(
+		checkpoint.Event{
+			Key:  three.Key,
+			Kind: checkpoint.EventStop,
+			Text: "the heron stands, the login waits",
+			At:   noon,
+		},
+	)
+
 	f.save(t, three)
 	child := key("a", 4)
 	child.Child = "c"
@@ -106,6 +134,7 @@ func TestSearch(t *testing.T) {
 			t.Errorf("%s: %q found %q, want %q", c.name, c.q.Words, got, c.want)
 		}
 	}
+
 	for words, want := range map[string]error{"": ErrNoWords, " \x00 ": ErrNoWords, `"* -`: ErrNoWords, strings.Repeat("a ", MostWords+1): ErrManyWords} {
 		if _, err := Of(f.Dir).Search(t.Context(), Query{Words: []string{words}}); !errors.Is(err, want) {
 			t.Errorf("search %q: %v, want %v", words, err, want)
@@ -124,19 +153,31 @@ func TestSearchFindsWhatIsNotKept(t *testing.T) {
 	if err := f.SaveState(talked(key("a", 2), "/w/1", "a warm wish")); err != nil {
 		t.Fatal(err)
 	}
+
 	lost := talked(key("a", 3), "/w/1", "a lost wish")
 	path := f.save(t, lost)
 	f.checkpoint(t, lost)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
+
 	f.save(t, talked(key("a", 1), "/w/1", "an old plan")) // and its old words are forgotten
 	f.save(t, talked(key("a", 4), "/w/1", "good morning"))
 	f.found(t, Query{Words: []string{"good"}}) // it is kept now
 	j := f.journal(t)
 	for _, n := range []int{4, 5} {
-		log(t, j, checkpoint.Event{Key: key("a", n), Kind: checkpoint.EventPrompt, Text: "a late wish", At: noon.Add(time.Hour)})
+		log(
+			t,
+			j,
+			checkpoint.Event{
+				Key:  key("a", n),
+				Kind: checkpoint.EventPrompt,
+				Text: "a late wish",
+				At:   noon.Add(time.Hour),
+			},
+		)
 	}
+
 	got := f.found(t, Query{Words: []string{"wish"}})
 	slices.Sort(got)
 	if want := []string{"2", "3", "4", "5"}; !slices.Equal(got, want) {
@@ -145,28 +186,40 @@ func TestSearchFindsWhatIsNotKept(t *testing.T) {
 	if got := f.found(t, Query{Words: []string{"morning", "late"}}); !slices.Equal(got, []string{"4"}) {
 		t.Errorf("found %q, want 4: what was saved, and what came later", got)
 	}
+
 	f.sameHits(t, "with all of them", "wish")
 }
 
 // Snippets show the words where they stand, on one line, without what a terminal obeys.
 func TestSnippet(t *testing.T) {
 	f := newFolder(t)
-	words := strings.Repeat("before ", 60) + "the \x1b[31mred\u202e heron\n\tstands\x02 here " + strings.Repeat("after ", 60)
+	words := strings.Repeat(
+		"before ",
+		60,
+	) + "the \x1b[31mred\u202e heron\n\tstands\x02 here " + strings.Repeat(
+		"after ",
+		60,
+	)
+
 	f.save(t, talked(key("a", 1), "/w/1", "a title", words))
 	hits, err := Of(f.Dir).Search(t.Context(), Query{Words: []string{"heron", "stands"}})
 	if err != nil || len(hits) != 1 {
 		t.Fatalf("%d hits, %v", len(hits), err)
 	}
+
 	h := hits[0]
-	if !strings.Contains(h.Snippet, "red heron stands here") || len(h.Snippet) > 300 || strings.ContainsFunc(h.Snippet, unicode.IsControl) {
+	if !strings.Contains(h.Snippet, "red heron stands here") || len(h.Snippet) > 300 ||
+		strings.ContainsFunc(h.Snippet, unicode.IsControl) {
 		t.Errorf("snippet %q, want a short line with the words and no controls", h.Snippet)
 	}
+
 	var marked []string
 	for _, p := range h.Pieces {
 		if p.Hit {
 			marked = append(marked, p.Text)
 		}
 	}
+
 	if got := strings.Join(marked, ","); got != "heron,stands" {
 		t.Errorf("marked %q, want heron,stands", got)
 	}
@@ -174,9 +227,13 @@ func TestSnippet(t *testing.T) {
 
 // FuzzSearch: words are data. What was said is found by itself, and nothing is an error but that there is no word.
 func FuzzSearch(f *testing.F) {
-	for _, s := range []string{"login page", `"`, `a" OR "b`, "NEAR(a b)", "title : x", "{title task}: x", "a*", "^a", "-a", "a+b", `a"b`, "\x00x", "日本語", "²", "e\u0301", "ﬁ", "x\xffy", "🦩"} {
+	for _, s := range []string{
+		"login page", `"`, `a" OR "b`, "NEAR(a b)", "title : x", "{title task}: x", "a*", "^a", "-a", "a+b", `a"b`,
+		"\x00x", "日本語", "²", "e\u0301", "ﬁ", "x\xffy", "🦩",
+	} {
 		f.Add(s)
 	}
+
 	dir := newFolder(f)
 	at := time.Now()
 	f.Fuzz(func(t *testing.T, words string) {
@@ -185,6 +242,7 @@ func FuzzSearch(f *testing.F) {
 		if err := dir.SaveState(s); err != nil {
 			t.Fatal(err)
 		}
+
 		_, err := Of(dir.Dir).Search(t.Context(), Query{Words: []string{words}})
 		if err != nil && !errors.Is(err, ErrNoWords) && !errors.Is(err, ErrManyWords) {
 			t.Errorf("search %q: %v", words, err)
@@ -198,6 +256,7 @@ func BenchmarkLook(b *testing.B) {
 	for i := range 200 {
 		f.save(b, talked(key("a", i), "/w/1", slices.Repeat([]string{strings.Repeat("words ", 60)}, 20)...))
 	}
+
 	for _, with := range []bool{true, false} {
 		b.Run(fmt.Sprint("index=", with), func(b *testing.B) {
 			for b.Loop() {

@@ -15,10 +15,21 @@ import (
 func made() []byte {
 	var text bytes.Buffer
 	for i := 0; text.Len() < 32<<20; i++ {
-		fmt.Fprintf(&text, `{"type":"assistant","uuid":"5f0c1a9e-2f7d-4c7e-%04x-1b1f6f3a2c44","timestamp":"2026-01-05T10:00:%02d.000Z","message":{"role":"assistant",`+
-			`"content":[{"type":"text","text":"Step %d: read the parser, pass the token list on, run the tests.\nfunc f%d(a int) error {\n\treturn nil // see %x\n}"}],`+
-			`"usage":{"input_tokens":%d,"output_tokens":%d}}}`+"\n", i%65536, i%60, i, i*7, i*i*31, i*3, i*5)
+		fmt.Fprintf(
+			&text,
+			`{"type":"assistant","uuid":"5f0c1a9e-2f7d-4c7e-%04x-1b1f6f3a2c44","timestamp":"2026-01-05T10:00:%02d.000Z","message":{"role":"assistant",`+
+				`"content":[{"type":"text","text":"Step %d: read the parser, pass the token list on, run the tests.\nfunc f%d(a int) error {\n\treturn nil // see %x\n}"}],`+
+				`"usage":{"input_tokens":%d,"output_tokens":%d}}}`+"\n",
+			i%65536,
+			i%60,
+			i,
+			i*7,
+			i*i*31,
+			i*3,
+			i*5,
+		)
 	}
+
 	return text.Bytes()
 }
 
@@ -28,6 +39,7 @@ func real(b *testing.B) []byte {
 	if err != nil || len(paths) == 0 {
 		b.Skip("no transcripts beside the repository")
 	}
+
 	var text []byte
 	for len(text) < 32<<20 {
 		for _, p := range paths {
@@ -38,6 +50,7 @@ func real(b *testing.B) []byte {
 			text = append(text, data...)
 		}
 	}
+
 	return text
 }
 
@@ -51,12 +64,14 @@ func benchMirrorWith(b *testing.B, text []byte, key *Key) {
 	if err := os.WriteFile(src, text, 0o600); err != nil {
 		b.Fatal(err)
 	}
+
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
 		m, err := Open(vfs.OS{}, b.TempDir(), Options{FirstSight: 1 << 40, Key: key})
 		if err != nil {
 			b.Fatal(err)
 		}
+
 		for done := false; !done; {
 			p, err := m.Sync(context.Background(), src)
 			if err != nil {
@@ -64,6 +79,7 @@ func benchMirrorWith(b *testing.B, text []byte, key *Key) {
 			}
 			done = p.Done
 		}
+
 		b.ReportMetric(float64(m.Status().FileBytes)/float64(len(text)), "ratio")
 		if err := m.Close(); err != nil {
 			b.Fatal(err)
@@ -76,10 +92,12 @@ func BenchmarkIdleSync(b *testing.B) {
 	if err := os.WriteFile(src, []byte(lines(0, 100, 100)), 0o600); err != nil {
 		b.Fatal(err)
 	}
+
 	m, err := Open(vfs.OS{}, b.TempDir(), Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	defer m.Close()
 	for b.Loop() {
 		if _, err := m.Sync(context.Background(), src); err != nil {

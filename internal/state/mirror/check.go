@@ -20,10 +20,12 @@ func Check(fsys vfs.FS, path string) error {
 	if err != nil {
 		return fmt.Errorf("check mirror %s: %w", path, err)
 	}
+
 	defer f.Close() // read only: nothing can be lost
 	if err := check(f, filepath.Ext(path) == filepath.Ext(FileName)); err != nil {
 		return fmt.Errorf("check mirror %s: %w", path, err)
 	}
+
 	return nil
 }
 
@@ -32,6 +34,7 @@ func check(f vfs.File, decode bool) error {
 	if err != nil {
 		return err
 	}
+
 	end, last, err := committed(f, st.Size())
 	if err != nil {
 		return err
@@ -39,32 +42,39 @@ func check(f vfs.File, decode bool) error {
 	if end, _, err = firstLoss(f, end, last); err != nil {
 		return err
 	}
+
 	list, err := batches(f, end, 0)
 	if err != nil {
 		return err
 	}
+
 	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(16*frameBytes))
 	if err != nil {
 		return err
 	}
+
 	defer dec.Close()
 	pos := int64(0)
 	for _, b := range list {
 		if b.at > pos {
 			return fmt.Errorf("%w: %d bytes at %d are no batch", ErrDamaged, b.at-pos, pos)
 		}
+
 		if _, ok, err := trailerAt(f, b.at+b.Frames); err != nil {
 			return err
 		} else if !ok {
 			return fmt.Errorf("%w: the sum of the batch at %d is wrong", ErrDamaged, b.at)
 		}
+
 		if decode {
 			if err := checkLines(f, b, dec); err != nil {
 				return err
 			}
 		}
+
 		pos = b.end()
 	}
+
 	return nil
 }
 
@@ -79,14 +89,25 @@ func checkLines(f vfs.File, b batch, dec *zstd.Decoder) error {
 	if err != nil {
 		return err
 	}
+
 	var lines lineCounter
 	n, err := io.Copy(&lines, dec)
 	if err != nil {
 		return fmt.Errorf("%w: batch at %d: %w", ErrDamaged, b.at, err)
 	}
+
 	if n != b.Raw || int64(lines) != b.Lines {
-		return fmt.Errorf("%w: the batch at %d holds %d bytes in %d lines, its trailer says %d in %d", ErrDamaged, b.at, n, lines, b.Raw, b.Lines)
+		return fmt.Errorf(
+			"%w: the batch at %d holds %d bytes in %d lines, its trailer says %d in %d",
+			ErrDamaged,
+			b.at,
+			n,
+			lines,
+			b.Raw,
+			b.Lines,
+		)
 	}
+
 	return nil
 }
 

@@ -17,10 +17,17 @@ type Codec struct {
 
 // NewCodec makes a Codec.
 func NewCodec() (*Codec, error) {
-	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(2), zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(frameBytes))
+	enc, err := zstd.NewWriter(
+		nil,
+		zstd.WithEncoderConcurrency(2),
+		zstd.WithEncoderLevel(zstd.SpeedFastest),
+		zstd.WithWindowSize(frameBytes),
+	)
+
 	if err != nil {
 		return nil, fmt.Errorf("make compressor: %w", err)
 	}
+
 	return &Codec{enc}, nil
 }
 
@@ -33,6 +40,7 @@ func (c *Codec) frames(dst, lines []byte) []byte {
 				n = i + 1
 			}
 		}
+
 		dst = c.enc.EncodeAll(lines[:n], dst)
 		lines = lines[n:]
 	}

@@ -20,6 +20,7 @@ func (m *Mirror) openOlder() error {
 	if older.f == nil {
 		return nil
 	}
+
 	m.torn += older.cut
 	fits := m.cur.size > 0 && m.cur.last.Begin > 0
 	if fits && older.last.To > m.cur.last.Begin {
@@ -27,6 +28,7 @@ func (m *Mirror) openOlder() error {
 			return err
 		}
 	}
+
 	if fits {
 		m.older = older
 		return nil
@@ -34,6 +36,7 @@ func (m *Mirror) openOlder() error {
 	if err := older.close(); err != nil {
 		return fmt.Errorf("close mirror %s: %w", path, err)
 	}
+
 	return m.dropOlder()
 }
 
@@ -51,11 +54,13 @@ func (m *Mirror) joined(last trailer) (int64, bool, error) {
 	if err != nil {
 		return 0, false, err
 	}
+
 	for _, b := range list {
 		if b.To == last.To && b.Sum == last.Sum {
 			return b.end(), true, nil
 		}
 	}
+
 	return 0, false, nil
 }
 
@@ -66,6 +71,7 @@ func (m *Mirror) fill(ctx context.Context, budget int64) (copied int64, done boo
 			return 0, false, err
 		}
 	}
+
 	begin := m.cur.last.Begin
 	if m.older.last.To < begin {
 		src := *m.src // its own memory of unfinished lines
@@ -76,6 +82,7 @@ func (m *Mirror) fill(ctx context.Context, budget int64) (copied int64, done boo
 			return copied, false, err
 		}
 	}
+
 	done, err = m.joinBatches(ctx, budget-copied)
 	return copied, done, err
 }
@@ -87,6 +94,7 @@ func (m *Mirror) joinBatches(ctx context.Context, budget int64) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+
 	for _, b := range list {
 		if budget <= 0 {
 			return false, nil
@@ -97,12 +105,15 @@ func (m *Mirror) joinBatches(ctx context.Context, budget int64) (bool, error) {
 		if err := m.older.copyBatch(m.cur.f, b); err != nil {
 			return false, err
 		}
+
 		m.join = b.end()
 		budget -= b.Frames + trailerSize
 	}
+
 	if m.join < m.cur.size {
 		return false, nil
 	}
+
 	whole := m.older
 	m.older, m.join = nil, 0
 	return true, m.takePlace(whole)
@@ -114,14 +125,17 @@ func (m *Mirror) takePlace(l *log) error {
 	if err := m.cur.close(); err != nil {
 		return fmt.Errorf("close mirror %s: %w", path, err)
 	}
+
 	m.cur.broken = true // until it is open again
 	if err := l.replace(path); err != nil {
 		return errors.Join(err, l.close())
 	}
+
 	cur, err := openLog(m.fsys, path)
 	if err != nil {
 		return err
 	}
+
 	m.cur = cur
 	return nil
 }

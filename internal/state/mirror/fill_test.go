@@ -17,16 +17,19 @@ func TestFirstSightNewestFirst(t *testing.T) {
 		if _, err := r.m.Sync(context.Background(), r.src); err != nil {
 			t.Fatal(err)
 		}
+
 		got := readAll(t, r.fsys, r.file())
 		if !strings.HasSuffix(text, got) || len(got) < 60<<10 || len(got) > 64<<10 {
 			t.Fatalf("first call: the mirror holds %s, want the newest 64 KB", brief(got))
 		}
+
 		want := text
 		for i := 0; ; i++ {
 			p, err := r.m.Sync(context.Background(), r.src)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if i%3 == 0 && i < 40 {
 				more := lines(9000+i, 2, 300)
 				r.append(more)
@@ -34,9 +37,16 @@ func TestFirstSightNewestFirst(t *testing.T) {
 			} else if p.Done {
 				break
 			}
-			if got := readAll(t, r.fsys, r.file()); !strings.HasSuffix(want, got[strings.IndexByte(got, '\n')+1:]) && !strings.HasPrefix(want, got) {
+
+			if got := readAll(
+				t,
+				r.fsys,
+				r.file(),
+			); !strings.HasSuffix(want, got[strings.IndexByte(got, '\n')+1:]) &&
+				!strings.HasPrefix(want, got) {
 				t.Fatalf("step %d: the mirror holds %s", i, brief(got))
 			}
+
 			if restart {
 				r.reopen()
 			}
@@ -44,6 +54,7 @@ func TestFirstSightNewestFirst(t *testing.T) {
 				t.Fatal("filling never ends")
 			}
 		}
+
 		r.sync()
 		r.holds(want)
 		st := r.m.Status()
@@ -65,6 +76,7 @@ func TestFillInterruptedByReplacement(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	r.write(lines(7000, 5, 50))
 	r.sync()
 	r.append(lines(7005, 5, 50))
@@ -84,10 +96,12 @@ func TestCompact(t *testing.T) {
 		r.append(lines(3000+i*5, 5, 300))
 		r.sync()
 	}
+
 	before := r.m.Status().FileBytes
 	if err := r.m.Compact(context.Background()); err != nil {
 		t.Fatal(err)
 	}
+
 	r.holds(lines(0, 4000, 300))
 	after := r.m.Status()
 	if after.FileBytes >= before || after.Lines != 4000 {
@@ -96,6 +110,7 @@ func TestCompact(t *testing.T) {
 	if err := r.m.Compact(context.Background()); err != nil || r.m.Status().FileBytes != after.FileBytes {
 		t.Errorf("again: got %d bytes, %v; want no change", r.m.Status().FileBytes, err)
 	}
+
 	r.append(lines(4000, 1, 300))
 	r.reopen()
 	r.sync()

@@ -40,12 +40,15 @@ func Generations(fsys vfs.FS, dir string) ([]Generation, error) {
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
+
 		gens, err := generations(fsys, dir, filepath.Ext(name))
 		if err != nil {
 			return nil, err
 		}
+
 		all = append(all, gens...)
 	}
+
 	return all, nil
 }
 
@@ -57,6 +60,7 @@ func generations(fsys vfs.FS, dir, ext string) ([]Generation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list mirrors in %s: %w", dir, err)
 	}
+
 	var out []Generation
 	for _, e := range entries {
 		n := 0
@@ -64,12 +68,15 @@ func generations(fsys vfs.FS, dir, ext string) ([]Generation, error) {
 		if err != nil || fmt.Sprintf(generationFmt, n)+ext != e.Name() || n < 1 {
 			continue
 		}
+
 		g, err := inspect(fsys, filepath.Join(dir, e.Name()), n)
 		if err != nil {
 			return nil, err
 		}
+
 		out = append(out, g)
 	}
+
 	slices.SortFunc(out, func(a, b Generation) int { return b.Number - a.Number })
 	return out, nil
 }
@@ -80,15 +87,18 @@ func inspect(fsys vfs.FS, path string, number int) (Generation, error) {
 	if err != nil {
 		return g, fmt.Errorf("open mirror %s: %w", path, err)
 	}
+
 	defer f.Close() // read only: nothing can be lost
 	st, err := f.Stat()
 	if err != nil {
 		return g, fmt.Errorf("stat mirror %s: %w", path, err)
 	}
+
 	end, last, err := committed(f, st.Size())
 	if err != nil {
 		return g, fmt.Errorf("read mirror %s: %w", path, err)
 	}
+
 	g.Bytes, g.Lines, g.Raw, g.Begin, g.To = end, last.TotalLines, last.TotalRaw, last.Begin, last.To
 	return g, nil
 }
@@ -102,10 +112,12 @@ func (m *Mirror) setAside(ctx context.Context) error {
 		m.cur.broken = true
 		return err
 	}
+
 	cur, err := openLog(m.fsys, m.opt.Key.file(m.dir))
 	if err != nil {
 		return err
 	}
+
 	m.cur = cur
 	return m.prune()
 }
@@ -116,10 +128,12 @@ func (m *Mirror) putAside(l *log) error {
 	if err != nil {
 		return err
 	}
+
 	number := 1
 	if len(gens) > 0 {
 		number = gens[0].Number + 1
 	}
+
 	return l.replace(filepath.Join(m.dir, fmt.Sprintf(generationFmt, number)+m.opt.Key.ext()))
 }
 
@@ -130,6 +144,7 @@ func (m *Mirror) keepForeign() error {
 		if l == nil || l.size == 0 {
 			continue
 		}
+
 		b := batch{l.last, l.size - trailerSize - l.last.Frames}
 		if _, err := m.opt.Key.open(l.f, b); !errors.Is(err, ErrWrongKey) {
 			continue // damage is another matter
@@ -137,20 +152,25 @@ func (m *Mirror) keepForeign() error {
 		if err := m.putAside(l); err != nil {
 			return err
 		}
+
 		aside = true
 		if l == m.older {
 			m.older, m.join = nil, 0
 			continue
 		}
+
 		cur, err := openLog(m.fsys, l.path)
 		if err != nil {
 			return err
 		}
+
 		m.cur = cur
 	}
+
 	if !aside {
 		return nil
 	}
+
 	return m.prune()
 }
 
@@ -160,11 +180,13 @@ func (m *Mirror) joinAll(ctx context.Context) error {
 	if m.older == nil {
 		return nil
 	}
+
 	if m.older.size == 0 {
 		err := m.older.close()
 		m.older = nil
 		return err
 	}
+
 	_, err := m.joinBatches(ctx, math.MaxInt64)
 	return err
 }
@@ -175,6 +197,7 @@ func (m *Mirror) prune() error {
 	if err != nil {
 		return err
 	}
+
 	m.generations = len(gens)
 	richest := 0
 	for i, g := range gens {
@@ -182,18 +205,22 @@ func (m *Mirror) prune() error {
 			richest = i
 		}
 	}
+
 	kept := int64(0)
 	for i, g := range gens {
 		kept += g.Bytes
 		if i == richest || i == 0 || i < m.opt.KeepGenerations && kept <= m.opt.GenerationBytes {
 			continue
 		}
+
 		kept -= g.Bytes
 		if err := m.fsys.Remove(g.Path); err != nil {
 			return fmt.Errorf("remove mirror %s: %w", g.Path, err)
 		}
+
 		m.generations--
 	}
+
 	return nil
 }
 
@@ -203,6 +230,7 @@ func Forget(fsys vfs.FS, dir string) error {
 	if err != nil {
 		return fmt.Errorf("forget the mirror in %s: %w", dir, err)
 	}
+
 	gone := false
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), "transcript.") || !e.Type().IsRegular() {
@@ -213,8 +241,10 @@ func Forget(fsys vfs.FS, dir string) error {
 		}
 		gone = true
 	}
+
 	if !gone {
 		return nil
 	}
+
 	return fsys.SyncDir(dir)
 }

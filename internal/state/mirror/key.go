@@ -45,10 +45,12 @@ func ReadKey(fsys vfs.FS, dir string) (*Key, error) {
 		}
 		return nil, err
 	}
+
 	data, err := vfs.ReadFile(fsys, path, maxKey)
 	if err != nil {
 		return nil, fmt.Errorf("read key %s: %w", path, err)
 	}
+
 	for line := range strings.Lines(string(data)) {
 		if strings.HasPrefix(line, "AGE-SECRET-KEY-") && strings.HasSuffix(line, "\n") {
 			if id, err := age.ParseX25519Identity(strings.TrimSpace(line)); err == nil {
@@ -56,7 +58,12 @@ func ReadKey(fsys vfs.FS, dir string) (*Key, error) {
 			}
 		}
 	}
-	return nil, fmt.Errorf("read key %s: %w: it holds no whole key", path, ErrUnsafeKey) // age's error may quote the line
+
+	return nil, fmt.Errorf(
+		"read key %s: %w: it holds no whole key",
+		path,
+		ErrUnsafeKey,
+	) // age's error may quote the line
 }
 
 // MakeKey is ReadKey that makes the key where none is, durably before it is used.
@@ -65,6 +72,7 @@ func MakeKey(fsys vfs.FS, dir string) (*Key, error) {
 	if !errors.Is(err, ErrNoKey) {
 		return k, err
 	}
+
 	id, err := age.GenerateX25519Identity()
 	if err != nil {
 		return nil, fmt.Errorf("make key: %w", err)
@@ -75,8 +83,10 @@ func MakeKey(fsys vfs.FS, dir string) (*Key, error) {
 	if err := safe(fsys, dir, fs.ModeDir); err != nil {
 		return nil, err
 	}
+
 	path := filepath.Join(dir, keyName)
 	text := "# Decrypts the exact transcripts that belay keeps. Without it they cannot be read.\n" + id.String() + "\n"
+
 	// Never over another one: two daemons may begin at once, and what one has written needs its key.
 	f, err := fsys.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, vfs.FileMode)
 	if errors.Is(err, fs.ErrExist) {
@@ -85,6 +95,7 @@ func MakeKey(fsys vfs.FS, dir string) (*Key, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make key: %w", err)
 	}
+
 	_, err = io.WriteString(f, text)
 	if err = errors.Join(err, f.Chmod(vfs.FileMode), f.Sync(), f.Close()); err == nil {
 		err = fsys.SyncDir(dir)
@@ -92,6 +103,7 @@ func MakeKey(fsys vfs.FS, dir string) (*Key, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make key: %w", err), fsys.Remove(path))
 	}
+
 	return ReadKey(fsys, dir)
 }
 
@@ -101,6 +113,7 @@ func safe(fsys vfs.FS, path string, kind fs.FileMode) error {
 	if err != nil {
 		return fmt.Errorf("look at %s: %w", path, err)
 	}
+
 	why := ""
 	st, _ := info.Sys().(*syscall.Stat_t)
 	switch {
@@ -113,9 +126,11 @@ func safe(fsys vfs.FS, path string, kind fs.FileMode) error {
 	case st != nil && kind == 0 && st.Nlink > 1:
 		why = "it has a second name"
 	}
+
 	if why != "" {
 		return fmt.Errorf("%s: %w: %s", path, ErrUnsafeKey, why)
 	}
+
 	return nil
 }
 
@@ -136,6 +151,7 @@ func (k *Key) seal(dst, frames []byte) ([]byte, error) {
 	if err != nil {
 		return dst, fmt.Errorf("encrypt: %w", err)
 	}
+
 	return out.Bytes(), nil
 }
 
@@ -152,6 +168,7 @@ func (k *Key) open(r io.ReaderAt, b batch) (io.Reader, error) {
 	if k == nil {
 		return nil, ErrNoKey
 	}
+
 	plain, err := age.Decrypt(section, k.identity)
 	if errors.As(err, new(*age.NoIdentityMatchError)) {
 		return nil, ErrWrongKey
@@ -159,5 +176,6 @@ func (k *Key) open(r io.ReaderAt, b batch) (io.Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
+
 	return plain, nil
 }

@@ -29,9 +29,11 @@ func TestExactHoldsSecretsUnreadable(t *testing.T) {
 		r.sync()
 		want += text(300+i, 1)
 	}
+
 	if err := r.m.Compact(context.Background()); err != nil {
 		t.Fatal(err)
 	}
+
 	r.holds(want)
 	r.reopen()
 	r.append(text(340, 1))
@@ -41,6 +43,7 @@ func TestExactHoldsSecretsUnreadable(t *testing.T) {
 	if err != nil || len(entries) == 0 {
 		t.Fatalf("list %s: %d entries, %v", r.dir, len(entries), err)
 	}
+
 	for _, e := range entries {
 		data, err := os.ReadFile(filepath.Join(r.dir, e.Name()))
 		if err != nil {
@@ -50,6 +53,7 @@ func TestExactHoldsSecretsUnreadable(t *testing.T) {
 			t.Errorf("%s holds what was to be encrypted", e.Name())
 		}
 	}
+
 	if err := Check(r.fsys, r.file()); err != nil {
 		t.Errorf("check: %v", err)
 	}
@@ -63,6 +67,7 @@ func TestExactWithoutItsKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, c := range []struct {
 		key  *Key
 		want error
@@ -78,6 +83,7 @@ func TestExactWithoutItsKey(t *testing.T) {
 			t.Error(err)
 		}
 	}
+
 	// With another key the mirror begins anew, and the old copy waits for its own.
 	r.opt.Key = other
 	r.reopen()
@@ -87,6 +93,7 @@ func TestExactWithoutItsKey(t *testing.T) {
 	if err != nil || len(gens) != 2 || !gens[0].Exact() {
 		t.Fatalf("got %+v, %v; want the mirror and one older copy", gens, err)
 	}
+
 	for i, want := range []struct {
 		key  *Key
 		text string
@@ -127,6 +134,7 @@ func TestKeyMustBeSafe(t *testing.T) {
 		}
 		return dir
 	}
+
 	path := func(dir string) string { return filepath.Join(dir, keyName) }
 	for _, c := range []struct {
 		name  string
@@ -155,6 +163,7 @@ func TestKeyMustBeSafe(t *testing.T) {
 			if err := c.spoil(dir); err != nil {
 				t.Fatal(err)
 			}
+
 			_, err := ReadKey(vfs.OS{}, dir)
 			if !errors.Is(err, c.want) {
 				t.Errorf("read: got %v, want %v", err, c.want)
@@ -174,6 +183,7 @@ func TestKeyIsClosedWhateverTheUmask(t *testing.T) {
 	if _, err := MakeKey(vfs.OS{}, dir); err != nil {
 		t.Fatal(err)
 	}
+
 	for path, want := range map[string]os.FileMode{dir: 0o700, filepath.Join(dir, keyName): 0o600} {
 		info, err := os.Stat(path)
 		if err != nil {
@@ -183,6 +193,7 @@ func TestKeyIsClosedWhateverTheUmask(t *testing.T) {
 			t.Errorf("%s: got mode %04o, want %04o", path, got, want)
 		}
 	}
+
 	a, err := MakeKey(vfs.OS{}, dir)
 	if err != nil {
 		t.Fatal(err)
@@ -206,6 +217,7 @@ func TestKeyAtEveryFault(t *testing.T) {
 		} else if again, err := MakeKey(mem, "/c/keys"); err != nil || again == nil {
 			t.Errorf("op %d (%s): make it again: %v", k, fault.Op(), err)
 		}
+
 		if !fault.Fired() {
 			break
 		}
@@ -221,11 +233,13 @@ func BenchmarkExactOverhead(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	var out []byte
 	for b.Loop() {
 		if out, err = (Options{Codec: codec(), Key: testKey()}).pack(out[:0], line); err != nil {
 			b.Fatal(err)
 		}
 	}
+
 	b.ReportMetric(float64(len(out)-len(plain)), "bytes/batch")
 }

@@ -36,6 +36,7 @@ func testKills(t *testing.T, exact bool) {
 		mirrorUntilKilled(killedRig(t, root, exact))
 		return
 	}
+
 	kills := vfstest.NewKills(t, 12)
 	root, r := "", (*rig)(nil)
 	all, acked, torn := 0, 0, int64(0)
@@ -45,6 +46,7 @@ func testKills(t *testing.T, exact bool) {
 			r = killedRig(t, root, exact)
 			all, acked = all+acked, 0
 		}
+
 		for _, line := range kills.Kill(root, 40*time.Millisecond) {
 			n, err := strconv.Atoi(line)
 			if err != nil {
@@ -52,29 +54,35 @@ func testKills(t *testing.T, exact bool) {
 			}
 			acked = max(acked, n)
 		}
+
 		source, err := os.ReadFile(r.src)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		held := r.read()
 		if !strings.HasPrefix(string(source), held) || len(held) < acked {
 			t.Errorf("%d bytes were acknowledged of %s, the mirror holds %s", acked, brief(string(source)), brief(held))
 		}
+
 		r.noneIsPlain()
 		half := r.tear(kills.IntN(60))
 		if got := r.read(); got != held {
 			t.Errorf("with %d bytes of a batch behind it the mirror holds %s, want %s", half, brief(got), brief(held))
 		}
+
 		r.open()
 		if got := r.m.Status().Torn; got < half {
 			t.Errorf("%d torn bytes were cut, want %d at least", got, half)
 		} else {
 			torn += got - half
 		}
+
 		r.sync()
 		if err := r.m.Close(); err != nil {
 			t.Errorf("close: %v", err)
 		}
+
 		whole := string(source[:bytes.LastIndexByte(source, '\n')+1])
 		if got := r.read(); got != whole {
 			t.Errorf("then the mirror holds %s, want %s", brief(got), brief(whole))
@@ -82,8 +90,10 @@ func testKills(t *testing.T, exact bool) {
 		if err := Check(r.fsys, r.file()); err != nil {
 			t.Errorf("check: %v", err)
 		}
+
 		acked = len(whole)
 	})
+
 	all += acked
 	t.Logf("%d bytes acknowledged, %d bytes torn by the kills alone", all, torn)
 	if all < kills.N*1000 {
@@ -103,6 +113,7 @@ func killedRig(t *testing.T, root string, exact bool) *rig {
 		}
 		r.opt.Key = key
 	}
+
 	return r
 }
 
@@ -114,6 +125,7 @@ func mirrorUntilKilled(r *rig) {
 		if n%16 == 15 {
 			some = 100
 		}
+
 		r.append(strings.ReplaceAll(lines(n, some, 200), "word", "it is "+killedSecret+" "))
 		r.sync()
 		if n%8 == 7 {
@@ -121,6 +133,7 @@ func mirrorUntilKilled(r *rig) {
 				r.t.Fatal(err)
 			}
 		}
+
 		fmt.Println(r.m.Status().MirroredBytes)
 	}
 }
@@ -135,10 +148,12 @@ func (r *rig) read() string {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+
 	data, err := io.ReadAll(rc)
 	if err := errors.Join(err, rc.Close()); err != nil {
 		r.t.Errorf("read mirror: %v", err)
 	}
+
 	return string(data)
 }
 
@@ -153,6 +168,7 @@ func (r *rig) tear(size int) int64 {
 	if err := os.WriteFile(r.file(), append(data, data[:size]...), vfs.FileMode); err != nil {
 		r.t.Fatal(err)
 	}
+
 	return int64(size)
 }
 
@@ -163,13 +179,16 @@ func (r *rig) noneIsPlain() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+
 	for _, e := range entries {
 		data, err := os.ReadFile(filepath.Join(r.dir, e.Name()))
 		if err != nil {
 			r.t.Fatal(err)
 		}
+
 		zstd := []byte{0x28, 0xb5, 0x2f, 0xfd}
-		if r.opt.Key != nil && (bytes.Contains(data, []byte(killedSecret)) || bytes.Contains(data, []byte(`"type"`)) || bytes.Contains(data, zstd)) {
+		if r.opt.Key != nil &&
+			(bytes.Contains(data, []byte(killedSecret)) || bytes.Contains(data, []byte(`"type"`)) || bytes.Contains(data, zstd)) {
 			r.t.Errorf("%s holds what was to be encrypted", e.Name())
 		}
 	}

@@ -42,6 +42,7 @@ func openLog(fsys vfs.FS, path string) (*log, error) {
 	if err := l.recover(f); err != nil {
 		return nil, errors.Join(fmt.Errorf("open mirror %s: %w", path, err), f.Close())
 	}
+
 	l.f = f
 	return l, nil
 }
@@ -51,6 +52,7 @@ func (l *log) recover(f vfs.File) error {
 	if err != nil {
 		return err
 	}
+
 	end, last, err := committed(f, st.Size())
 	if err != nil {
 		return err
@@ -58,14 +60,17 @@ func (l *log) recover(f vfs.File) error {
 	if end, last, err = firstLoss(f, end, last); err != nil {
 		return err
 	}
+
 	if l.cut = st.Size() - end; l.cut > 0 {
 		if err := f.Truncate(end); err != nil {
 			return fmt.Errorf("cut torn tail: %w", err)
 		}
 	}
+
 	if _, err := f.Seek(end, io.SeekStart); err != nil {
 		return err
 	}
+
 	l.size, l.last = end, last
 	l.dirty, l.named = true, true // whoever wrote it may not have come to sync it
 	return nil
@@ -77,10 +82,12 @@ func committed(r io.ReaderAt, size int64) (end int64, last trailer, err error) {
 	const step = 1 << 20
 	buf := make([]byte, 0, step+trailerSize)
 	hi := size
+
 	// The common case: the file ends with a trailer.
 	if last, ok, err := trailerAt(r, size-trailerSize); err != nil || ok {
 		return size, last, err
 	}
+
 	for hi > 0 {
 		lo := max(0, hi-step)
 		n := min(size, hi+trailerSize) - lo
@@ -88,11 +95,13 @@ func committed(r io.ReaderAt, size int64) (end int64, last trailer, err error) {
 		if _, err := r.ReadAt(buf, lo); err != nil && err != io.EOF {
 			return 0, trailer{}, err
 		}
+
 		for b := buf; ; {
 			i := lastTrailerMark(b)
 			if i < 0 {
 				break
 			}
+
 			t, ok, err := trailerAt(r, lo+int64(i))
 			if err != nil {
 				return 0, trailer{}, err
@@ -100,10 +109,13 @@ func committed(r io.ReaderAt, size int64) (end int64, last trailer, err error) {
 			if ok && lo+int64(i)+trailerSize <= size {
 				return lo + int64(i) + trailerSize, t, nil
 			}
+
 			b = b[:i]
 		}
+
 		hi = lo
 	}
+
 	return 0, trailer{}, nil
 }
 
@@ -114,6 +126,7 @@ func firstLoss(r io.ReaderAt, end int64, last trailer) (int64, trailer, error) {
 	if err != nil {
 		return 0, trailer{}, err
 	}
+
 	pos := min(last.Synced, end)
 	for _, b := range list {
 		_, ok, err := trailerAt(r, b.at+b.Frames)
@@ -123,8 +136,10 @@ func firstLoss(r io.ReaderAt, end int64, last trailer) (int64, trailer, error) {
 		if !ok || b.at > pos {
 			return committed(r, pos)
 		}
+
 		pos = b.end()
 	}
+
 	return end, last, nil
 }
 
@@ -134,10 +149,12 @@ func trailerAt(r io.ReaderAt, pos int64) (trailer, bool, error) {
 	if !ok || err != nil {
 		return t, false, err
 	}
+
 	sum := crc32.New(castagnoli)
 	if _, err := io.Copy(sum, io.NewSectionReader(r, pos-t.Frames, t.Frames)); err != nil {
 		return t, false, err
 	}
+
 	return t, sum.Sum32() == t.Sum, nil
 }
 
@@ -145,6 +162,7 @@ func peekTrailer(r io.ReaderAt, pos int64) (t trailer, ok bool, err error) {
 	if pos < 0 {
 		return t, false, nil
 	}
+
 	var b [trailerSize]byte
 	if n, err := r.ReadAt(b[:], pos); n < len(b) {
 		if err == io.EOF {
@@ -152,6 +170,7 @@ func peekTrailer(r io.ReaderAt, pos int64) (t trailer, ok bool, err error) {
 		}
 		return t, false, err
 	}
+
 	t, ok = decodeTrailer(b[:])
 	return t, ok && t.Frames <= pos, nil
 }
@@ -174,15 +193,18 @@ func batches(r io.ReaderAt, end, after int64) ([]batch, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		if !ok {
 			if end, _, err = committed(r, end); err != nil {
 				return nil, err
 			}
 			continue
 		}
+
 		end -= trailerSize + t.Frames
 		out = append(out, batch{t, end})
 	}
+
 	slices.Reverse(out)
 	return out, nil
 }
@@ -193,17 +215,20 @@ func (l *log) append(frames []byte, t trailer) error {
 	if l.broken {
 		return fmt.Errorf("append to mirror %s: %w", l.path, errBroken)
 	}
+
 	if l.f == nil {
 		if err := l.create(); err != nil {
 			return err
 		}
 	}
+
 	t.Frames = int64(len(frames))
 	t.Sum = crc32.Checksum(frames, castagnoli)
 	t.Begin = t.From
 	if l.size > 0 {
 		t.Begin = l.last.Begin
 	}
+
 	t.Synced = l.safe
 	t.TotalRaw = l.last.TotalRaw + t.Raw
 	t.TotalLines = l.last.TotalLines + t.Lines
@@ -215,6 +240,7 @@ func (l *log) append(frames []byte, t trailer) error {
 	if err != nil {
 		return l.fail(fmt.Errorf("append to mirror %s: %w", l.path, err))
 	}
+
 	l.size += int64(n)
 	l.last = t
 	l.dirty = true
@@ -225,10 +251,12 @@ func (l *log) create() error {
 	if err := vfs.MakeDir(l.fsys, filepath.Dir(l.path)); err != nil {
 		return fmt.Errorf("create mirror %s: %w", l.path, err)
 	}
+
 	f, err := l.fsys.OpenFile(l.path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, vfs.FileMode)
 	if err != nil {
 		return fmt.Errorf("create mirror %s: %w", l.path, err)
 	}
+
 	l.f, l.size, l.safe, l.last, l.named = f, 0, 0, trailer{}, true
 	return nil
 }
@@ -250,12 +278,14 @@ func (l *log) sync() error {
 		}
 		l.dirty, l.safe = false, l.size
 	}
+
 	if l.named {
 		if err := l.fsys.SyncDir(filepath.Dir(l.path)); err != nil {
 			return fmt.Errorf("sync folder of mirror %s: %w", l.path, err)
 		}
 		l.named = false
 	}
+
 	return nil
 }
 
@@ -282,6 +312,7 @@ func (l *log) replace(path string) error {
 	if err := l.fsys.SyncDir(filepath.Dir(path)); err != nil {
 		return fmt.Errorf("replace mirror %s: sync its folder: %w", path, err)
 	}
+
 	return nil
 }
 
@@ -294,5 +325,6 @@ func (l *log) copyBatch(r io.ReaderAt, b batch) error {
 	if crc32.Checksum(frames, castagnoli) != b.Sum {
 		return fmt.Errorf("copy batch at %d of mirror: %w", b.at, ErrDamaged)
 	}
+
 	return l.append(frames, b.trailer)
 }

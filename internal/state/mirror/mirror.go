@@ -77,9 +77,11 @@ func (o Options) withDefaults() (Options, error) {
 			*d.field = d.value
 		}
 	}
+
 	if o.KeepGenerations <= 0 {
 		o.KeepGenerations = 3
 	}
+
 	if o.Codec == nil {
 		c, err := NewCodec()
 		if err != nil {
@@ -87,6 +89,7 @@ func (o Options) withDefaults() (Options, error) {
 		}
 		o.Codec = c
 	}
+
 	return o, nil
 }
 
@@ -149,10 +152,12 @@ func Open(fsys vfs.FS, dir string, opt Options) (*Mirror, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open mirror %s: %w", dir, err)
 	}
+
 	m := &Mirror{fsys: fsys, dir: dir, opt: opt}
 	if err := m.reopen(); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
+
 	return m, nil
 }
 
@@ -161,19 +166,23 @@ func (m *Mirror) reopen() error {
 	if err := errors.Join(m.cur.close(), m.older.close()); err != nil {
 		return fmt.Errorf("close mirror %s: %w", m.dir, err)
 	}
+
 	m.idle, m.cur, m.older, m.join = false, nil, nil, 0
 	gens, err := generations(m.fsys, m.dir, m.opt.Key.ext())
 	if err != nil {
 		return err
 	}
+
 	m.generations = len(gens)
 	if m.cur, err = openLog(m.fsys, m.opt.Key.file(m.dir)); err != nil {
 		return err
 	}
+
 	m.torn += m.cur.cut
 	if err := m.openOlder(); err != nil {
 		return err
 	}
+
 	return m.keepForeign()
 }
 
@@ -185,10 +194,12 @@ func (m *Mirror) Sync(ctx context.Context, path string) (Progress, error) {
 			return m.progress(0), err
 		}
 	}
+
 	copied, err := m.sync(ctx, path)
 	if err != nil {
 		m.idle = false
 	}
+
 	return m.progress(copied), err
 }
 
@@ -200,10 +211,12 @@ func (m *Mirror) sync(ctx context.Context, path string) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("mirror transcript: %w", err)
 	}
+
 	now := identityOf(st)
 	if m.idle && m.path == path && now.sameFile(m.seen) && now.size == m.seen.size && now.mtime.Equal(m.seen.mtime) {
 		return 0, nil
 	}
+
 	copied := int64(0)
 	if m.src != nil && (m.path != path || !m.src.id.sameFile(now)) {
 		// Another file is at the path. The old one may have grown until the moment it was moved away.
@@ -212,20 +225,24 @@ func (m *Mirror) sync(ctx context.Context, path string) (int64, error) {
 			return copied, err
 		}
 	}
+
 	if m.src == nil {
 		if m.src, err = openSource(path); err != nil {
 			return copied, fmt.Errorf("mirror transcript: %w", err)
 		}
 		m.path = path
 	}
+
 	if err := m.src.refresh(); err != nil {
 		return copied, err
 	}
+
 	follow, err := m.follow(ctx)
 	if err != nil || !follow {
 		m.seen, m.idle = m.src.id, err == nil
 		return copied, err
 	}
+
 	n, done, err := m.advance(ctx, m.opt.Budget-copied)
 	m.seen, m.idle = m.src.id, done && err == nil
 	return copied + n, err
@@ -237,6 +254,7 @@ func (m *Mirror) follow(ctx context.Context) (bool, error) {
 		m.state = Following
 		return true, nil
 	}
+
 	ok, err := m.src.continues(m.cur.last)
 	if err != nil {
 		return false, err
@@ -252,6 +270,7 @@ func (m *Mirror) follow(ctx context.Context) (bool, error) {
 	if err := m.setAside(ctx); err != nil {
 		return false, err
 	}
+
 	m.src.scanned = 0
 	m.state, m.poor = Following, identity{}
 	return true, nil
@@ -280,10 +299,12 @@ func (m *Mirror) vanished(ctx context.Context, path string) (int64, error) {
 			return copied, err
 		}
 	}
+
 	m.state = Gone
 	if _, err := os.Stat(path + ".zst"); err == nil {
 		m.state = Archived
 	}
+
 	m.seen, m.idle = identity{}, true
 	return copied, nil
 }
@@ -293,15 +314,18 @@ func (m *Mirror) drain(ctx context.Context) (copied int64, done bool, err error)
 	if err := m.src.refresh(); err != nil {
 		return 0, false, err
 	}
+
 	follow, err := m.follow(ctx)
 	if err != nil {
 		return 0, false, err
 	}
+
 	if follow {
 		if copied, done, err = m.advance(ctx, m.opt.Budget); err != nil || !done {
 			return copied, false, err
 		}
 	}
+
 	m.src.close()
 	m.src = nil
 	return copied, true, nil
@@ -315,10 +339,12 @@ func (m *Mirror) advance(ctx context.Context, budget int64) (copied int64, done 
 	} else if start, err = m.firstLine(); err != nil {
 		return 0, false, err
 	}
+
 	copied, done, err = m.copyLines(ctx, m.cur, m.src, start, m.src.id.size, budget)
 	if err != nil || !done || m.cur.size == 0 || m.cur.last.Begin == 0 {
 		return copied, done, err
 	}
+
 	n, done, err := m.fill(ctx, budget-copied)
 	return copied + n, done, err
 }
@@ -329,10 +355,12 @@ func (m *Mirror) firstLine() (int64, error) {
 	if size <= m.opt.FirstSight {
 		return 0, nil
 	}
+
 	at, err := m.src.lineEnd(size-m.opt.FirstSight, size)
 	if err != nil || at < 0 || at >= size {
 		return 0, err // one long line: from the beginning
 	}
+
 	return at, nil
 }
 
@@ -345,10 +373,12 @@ func (m *Mirror) copyLines(
 		if err := ctx.Err(); err != nil {
 			return copied, false, err
 		}
+
 		lines, over, err := src.wholeLines(raw[:0], from, hi, frameBytes, m.opt.MaxLine)
 		if err != nil {
 			return copied, false, err
 		}
+
 		n := int64(len(lines)) + over
 		if n == 0 {
 			return copied, true, nil
@@ -356,12 +386,14 @@ func (m *Mirror) copyLines(
 		if cap(lines) > cap(raw) && cap(lines) <= 4*frameBytes {
 			raw = lines
 		}
+
 		t := trailer{From: from, To: from + n, Dev: src.id.dev, Ino: src.id.ino}
 		if out, t.Lines = m.kept(out[:0], lines); over > 0 {
 			out = fmt.Appendf(out, "{\"belay\":\"a line of %d bytes was left out of the mirror\"}\n", over)
 			t.Lines = 1
 			m.oversized++
 		}
+
 		t.Raw = int64(len(out))
 		if t.Head, err = src.fingerprint(0, min(headBytes, t.To)); err != nil {
 			return copied, false, err
@@ -375,12 +407,14 @@ func (m *Mirror) copyLines(
 		if err := l.append(frames, t); err != nil {
 			return copied, false, err
 		}
+
 		from += n
 		copied += n
 		if cap(out) > 4*frameBytes {
 			out, frames = nil, nil
 		}
 	}
+
 	return copied, from >= hi, nil
 }
 
@@ -413,9 +447,11 @@ func redactLines(dst, lines []byte) ([]byte, int64) {
 			}
 			i += 1 + k
 		}
+
 		dst = append(redact.Bytes(dst, lines[:i]), '\n')
 		lines = lines[i+1:]
 	}
+
 	return dst, int64(bytes.Count(dst[begin:], []byte("\n")))
 }
 
@@ -429,10 +465,12 @@ func (m *Mirror) Flush() error {
 	if m.cur == nil {
 		return fmt.Errorf("flush mirror %s: %w", m.dir, errBroken)
 	}
+
 	err := m.cur.sync()
 	if m.older != nil {
 		err = errors.Join(err, m.older.sync())
 	}
+
 	return err
 }
 
@@ -455,12 +493,14 @@ func (m *Mirror) Status() Status {
 		s.Missing = m.cur.last.Begin
 		s.MirroredBytes = m.cur.last.To - m.cur.last.Begin
 	}
+
 	if m.older != nil && m.older.size > 0 && s.Missing > 0 {
 		s.FileBytes += m.older.size
 		filled := min(m.older.last.To, s.Missing)
 		s.Missing -= filled
 		s.MirroredBytes += filled
 	}
+
 	return s
 }
 
@@ -473,5 +513,6 @@ func (m *Mirror) Close() error {
 	if err != nil {
 		return fmt.Errorf("close mirror %s: %w", m.dir, err)
 	}
+
 	return nil
 }

@@ -59,16 +59,25 @@ func bothKinds(t *testing.T, test func(t *testing.T, key *Key)) {
 func newRig(t *testing.T, opt Options) *rig {
 	t.Helper()
 	tmp := t.TempDir()
-	r := &rig{t: t, src: filepath.Join(tmp, "agent", "s.jsonl"), dir: filepath.Join(tmp, "session"), fsys: vfs.OS{}, opt: opt}
+	r := &rig{
+		t:    t,
+		src:  filepath.Join(tmp, "agent", "s.jsonl"),
+		dir:  filepath.Join(tmp, "session"),
+		fsys: vfs.OS{},
+		opt:  opt,
+	}
+
 	if err := os.MkdirAll(filepath.Dir(r.src), 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	r.open()
 	t.Cleanup(func() {
 		if err := r.m.Close(); err != nil {
 			t.Errorf("close: %v", err)
 		}
 	})
+
 	return r
 }
 
@@ -135,6 +144,7 @@ func (r *rig) sync() Progress {
 			return p
 		}
 	}
+
 	r.t.Fatal("sync never ends")
 	return Progress{}
 }
@@ -168,6 +178,7 @@ func (r *rig) holds(want string) {
 	if _, err := exec.LookPath("zstd"); err != nil || r.opt.Key != nil {
 		return // TestZstdcat says so
 	}
+
 	out, err := exec.Command("zstd", "-dcq", r.file()).Output()
 	if err != nil || string(out) != want {
 		r.t.Errorf("zstd -dc gives %s, %v; want %s", brief(string(out)), err, brief(want))
@@ -194,8 +205,14 @@ func caseFile(t *testing.T, name string) string {
 func lines(from, n, size int) string {
 	var b strings.Builder
 	for i := from; i < from+n; i++ {
-		fmt.Fprintf(&b, `{"type":"user","n":%d,"text":"%s"}`+"\n", i, strings.Repeat(fmt.Sprintf("word%d ", i%97), size/7))
+		fmt.Fprintf(
+			&b,
+			`{"type":"user","n":%d,"text":"%s"}`+"\n",
+			i,
+			strings.Repeat(fmt.Sprintf("word%d ", i%97), size/7),
+		)
 	}
+
 	return b.String()
 }
 
@@ -208,6 +225,7 @@ func TestOnlyWholeLines(t *testing.T) {
 	if _, err := os.Stat(r.file()); err == nil {
 		t.Error("a mirror was made of half a line")
 	}
+
 	r.append(",\"b\":2}\n{\"c\"")
 	r.sync()
 	r.holds("{\"a\":1,\"b\":2}\n")
@@ -215,6 +233,7 @@ func TestOnlyWholeLines(t *testing.T) {
 	if p := r.sync(); p.Behind != 0 {
 		t.Errorf("got %d bytes behind, want 0", p.Behind)
 	}
+
 	r.holds("{\"a\":1,\"b\":2}\n{\"c\":3}\n")
 	if st := r.m.Status(); st.Lines != 2 || st.MirroredBytes != 22 || st.SourceBytes != 22 || st.State != Following {
 		t.Errorf("got status %+v, want 2 lines and 22 of 22 bytes", st)
@@ -231,6 +250,7 @@ func TestGrowthByHalfLines(t *testing.T) {
 			r.reopen()
 		}
 	}
+
 	r.holds(text)
 }
 
@@ -242,6 +262,7 @@ func TestGoesOnAfterRestart(t *testing.T) {
 	if p := r.sync(); p.Copied != 0 || p.Generations != 0 {
 		t.Errorf("after a restart: got %+v, want nothing copied", p)
 	}
+
 	r.append(lines(10, 10, 100))
 	r.sync()
 	r.holds(lines(0, 20, 100))
@@ -254,6 +275,7 @@ func TestBoundedPerCall(t *testing.T) {
 	if err != nil || p.Done || p.Copied > 2<<20 || p.Copied == 0 || p.Behind == 0 {
 		t.Errorf("got %+v, %v; want about 1 MB copied, some behind, not done", p, err)
 	}
+
 	r.sync()
 	r.holds(lines(0, 5000, 1000))
 }
@@ -266,6 +288,7 @@ func TestCancelled(t *testing.T) {
 	if _, err := r.m.Sync(ctx, r.src); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want context.Canceled", err)
 	}
+
 	r.sync()
 	r.holds(lines(0, 10, 100))
 }
@@ -274,6 +297,7 @@ func TestLongLines(t *testing.T) {
 	if testing.Short() {
 		t.Skip("64 MB of input: run without -short")
 	}
+
 	r := newRig(t, Options{})
 	long := `{"text":"` + strings.Repeat("0123456789abcde ", 4<<20) + `"}` + "\n"
 	r.write(lines(0, 3, 100) + long + lines(3, 3, 100))
@@ -286,7 +310,21 @@ func TestOversizedLine(t *testing.T) {
 	long := strings.Repeat("x", 3<<20) + "\n"
 	r.write(lines(0, 3, 100) + long + lines(3, 3, 100))
 	r.sync()
-	r.holds(lines(0, 3, 100) + fmt.Sprintf("{\"belay\":\"a line of %d bytes was left out of the mirror\"}\n", len(long)) + lines(3, 3, 100))
+	r.holds(
+		lines(
+			0,
+			3,
+			100,
+		) + fmt.Sprintf(
+			"{\"belay\":\"a line of %d bytes was left out of the mirror\"}\n",
+			len(long),
+		) + lines(
+			3,
+			3,
+			100,
+		),
+	)
+
 	if got := r.m.Status().Oversized; got != 1 {
 		t.Errorf("got %d oversized lines, want 1", got)
 	}
@@ -295,23 +333,35 @@ func TestOversizedLine(t *testing.T) {
 func TestX01X02NeverInMirror(t *testing.T) {
 	r := newRig(t, Options{})
 	secrets := []string{
-		"sb_secret_probe_example_0000_abcd_efgh", "tok_live_EXAMPLE0EXAMPLE0EXAMPLE0", "eyJEXAMPLE0", "AKIAIOSFODNN7EXAMPLE",
-		"xk-EXAMPLE0", "correct horse", "RVhBTVBMRQ", "EXAMPLE-pass", "EXAMPLE0EXAMPLE0", "EXAMPLEpass",
+		"sb_secret_probe_example_0000_abcd_efgh",
+		"tok_live_EXAMPLE0EXAMPLE0EXAMPLE0",
+		"eyJEXAMPLE0",
+		"AKIAIOSFODNN7EXAMPLE",
+		"xk-EXAMPLE0",
+		"correct horse",
+		"RVhBTVBMRQ",
+		"EXAMPLE-pass",
+		"EXAMPLE0EXAMPLE0",
+		"EXAMPLEpass",
 	}
+
 	for _, line := range strings.SplitAfter(caseFile(t, "X01-secrets.jsonl")+caseFile(t, "X02-secret-forms.jsonl"), "\n") {
 		r.append(line)
 		r.sync()
 	}
+
 	text := readAll(t, r.fsys, r.file())
 	raw, err := os.ReadFile(r.file())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, s := range secrets {
 		if strings.Contains(text, s) || bytes.Contains(raw, []byte(s)) {
 			t.Errorf("%q is in the mirror", s)
 		}
 	}
+
 	if n := strings.Count(text, "\n"); n != 12 {
 		t.Errorf("got %d lines, want 12", n)
 	}
@@ -321,11 +371,13 @@ func TestZstdcat(t *testing.T) {
 	if _, err := exec.LookPath("zstdcat"); err != nil {
 		t.Skip("zstdcat is not here: install the package zstd to compare with it")
 	}
+
 	r := newRig(t, Options{})
 	for i := range 50 {
 		r.append(lines(i, 1, 300))
 		r.sync()
 	}
+
 	out, err := exec.Command("zstdcat", r.file()).CombinedOutput()
 	if want := lines(0, 50, 300); err != nil || string(out) != want {
 		t.Errorf("zstdcat gives %s, %v; want %s", brief(string(out)), err, brief(want))
@@ -352,5 +404,11 @@ func TestRedactsAsRedactDoes(t *testing.T) {
 	line := `{"text":"DB_PASSWORD=hunter22\nnext"}`
 	r.write(line + "\r\n\n" + "no json, token: a1b2c3d4e5\n")
 	r.sync()
-	r.holds(string(redact.Bytes(nil, []byte(line))) + "\r\n\n" + string(redact.Bytes(nil, []byte("no json, token: a1b2c3d4e5"))) + "\n")
+	r.holds(
+		string(
+			redact.Bytes(nil, []byte(line)),
+		) + "\r\n\n" + string(
+			redact.Bytes(nil, []byte("no json, token: a1b2c3d4e5")),
+		) + "\n",
+	)
 }

@@ -19,11 +19,13 @@ func Lines(fsys vfs.FS, path string, key *Key) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open mirror %s: %w", path, err)
 	}
+
 	r := &reader{f: f, path: path, key: key}
 	if err := r.init(); err != nil {
 		_ = f.Close() // read only: nothing can be lost
 		return nil, fmt.Errorf("read mirror %s: %w", path, err)
 	}
+
 	return r, nil
 }
 
@@ -43,6 +45,7 @@ func (r *reader) init() error {
 	if err != nil {
 		return err
 	}
+
 	end, _, err := committed(r.f, st.Size())
 	if err != nil {
 		return err
@@ -50,6 +53,7 @@ func (r *reader) init() error {
 	if r.list, err = batches(r.f, end, 0); err != nil {
 		return err
 	}
+
 	pos := int64(0)
 	for _, b := range r.list {
 		if b.at > pos {
@@ -57,6 +61,7 @@ func (r *reader) init() error {
 		}
 		pos = b.end()
 	}
+
 	r.dec, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(16*frameBytes))
 	return err
 }
@@ -67,6 +72,7 @@ func (r *reader) Read(p []byte) (int, error) {
 			if len(r.list) == 0 {
 				return 0, r.end()
 			}
+
 			b := r.list[0]
 			r.list = r.list[1:]
 			if _, ok, err := trailerAt(r.f, b.at+b.Frames); err != nil {
@@ -75,6 +81,7 @@ func (r *reader) Read(p []byte) (int, error) {
 				r.damaged++
 				continue
 			}
+
 			plain, err := r.key.open(r.f, b)
 			if errors.Is(err, ErrDamaged) {
 				r.damaged++
@@ -86,8 +93,10 @@ func (r *reader) Read(p []byte) (int, error) {
 			if err != nil {
 				return 0, fmt.Errorf("read mirror %s: %w", r.path, err)
 			}
+
 			r.open = true
 		}
+
 		n, err := r.dec.Read(p)
 		if err != nil {
 			r.open = false
@@ -95,6 +104,7 @@ func (r *reader) Read(p []byte) (int, error) {
 				r.damaged++
 			}
 		}
+
 		if n > 0 {
 			return n, nil
 		}

@@ -16,6 +16,7 @@ func TestF03ReplacedInPlace(t *testing.T) {
 	if p := r.sync(); p.Generations != 1 {
 		t.Errorf("got %d older copies, want 1", p.Generations)
 	}
+
 	r.holds(after)
 	if got := readAll(t, r.fsys, filepath.Join(r.dir, "transcript.g001.jsonl.zst")); got != before {
 		t.Errorf("the older copy holds %s, want %s", brief(got), brief(before))
@@ -32,6 +33,7 @@ func TestF11HeaderOnlyFileWaits(t *testing.T) {
 	if st := r.m.Status(); st.State != Replaced || st.Generations != 0 {
 		t.Errorf("got status %+v, want replaced and no older copy", st)
 	}
+
 	r.reopen()
 	r.sync()
 	r.holds(old)
@@ -86,6 +88,7 @@ func TestSameTextInANewFileGoesOn(t *testing.T) {
 	if p := r.sync(); p.Generations != 0 {
 		t.Errorf("got %d older copies, want none", p.Generations)
 	}
+
 	r.holds(lines(0, 25, 50))
 }
 
@@ -97,6 +100,7 @@ func TestF04OldFileIsReadToItsEnd(t *testing.T) {
 	if err := os.Rename(r.src, r.src+".1"); err != nil {
 		t.Fatal(err)
 	}
+
 	r.write(lines(500, 10, 50))
 	r.sync()
 	r.holds(lines(500, 10, 50))
@@ -113,6 +117,7 @@ func TestF08GoneAndArchived(t *testing.T) {
 	if err := os.Remove(r.src); err != nil {
 		t.Fatal(err)
 	}
+
 	r.sync()
 	r.holds(lines(0, 11, 50)) // the open file was read to its end
 	if got := r.m.Status().State; got != Gone {
@@ -121,15 +126,18 @@ func TestF08GoneAndArchived(t *testing.T) {
 	if err := os.WriteFile(r.src+".zst", []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	r.reopen()
 	r.sync()
 	if got := r.m.Status().State; got != Archived {
 		t.Errorf("got state %q, want archived", got)
 	}
+
 	r.write(lines(0, 12, 50)) // it comes back plain and goes on
 	if p := r.sync(); p.Copied != int64(len(lines(11, 1, 50))) || p.Generations != 0 {
 		t.Errorf("got %+v, want one line copied", p)
 	}
+
 	r.holds(lines(0, 12, 50))
 }
 
@@ -140,19 +148,23 @@ func TestGenerationsAreBounded(t *testing.T) {
 		if i == 1 {
 			n = 50 // the richest
 		}
+
 		r.write(lines(i*100, n, 50))
 		r.sync()
 		r.append(lines(i*100+n, 1, 50))
 		r.sync()
 	}
+
 	gens, err := Generations(r.fsys, r.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var got []int
 	for _, g := range gens {
 		got = append(got, g.Number)
 	}
+
 	if want := []int{0, 6, 5, 2}; fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got copies %v, want %v: the newest two and the richest", got, want)
 	}

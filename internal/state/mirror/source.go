@@ -45,11 +45,13 @@ func openSource(path string) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	s := &source{f: f}
 	if err := s.refresh(); err != nil {
 		_ = f.Close() // read only
 		return nil, err
 	}
+
 	return s, nil
 }
 
@@ -61,10 +63,12 @@ func (s *source) refresh() error {
 	if !st.Mode().IsRegular() {
 		return fmt.Errorf("read transcript: it is not a regular file: %w", fs.ErrInvalid)
 	}
+
 	id := identityOf(st)
 	if id.size <= s.id.size && !id.mtime.Equal(s.id.mtime) {
 		s.scanned = 0 // rewritten: what was looked at is not there any more
 	}
+
 	s.id = id
 	return nil
 }
@@ -80,10 +84,12 @@ func (s *source) continues(t trailer) (bool, error) {
 	if s.id.size < t.To {
 		return false, nil
 	}
+
 	head, err := s.fingerprint(0, int64(t.Head.Len))
 	if err != nil || head != t.Head {
 		return false, err
 	}
+
 	tail, err := s.fingerprint(t.To-int64(t.Tail.Len), int64(t.Tail.Len))
 	return tail == t.Tail, err
 }
@@ -106,6 +112,7 @@ func (s *source) lineEnd(at, hi int64) (int64, error) {
 		if i := bytes.IndexByte(buf[:n], '\n'); i >= 0 {
 			return at + int64(i) + 1, nil
 		}
+
 		at += int64(n)
 		if err == io.EOF || n == 0 && err == nil {
 			return -1, nil
@@ -114,6 +121,7 @@ func (s *source) lineEnd(at, hi int64) (int64, error) {
 			return -1, fmt.Errorf("read transcript: %w", err)
 		}
 	}
+
 	return -1, nil
 }
 
@@ -124,6 +132,7 @@ func (s *source) wholeLines(buf []byte, from, hi, size, limit int64) (lines []by
 	if n <= 0 || s.scanned >= hi && s.scanned > from {
 		return nil, 0, nil
 	}
+
 	if s.scanned <= from { // no long line was begun
 		lines, err = s.read(buf, from, n)
 		if err != nil {
@@ -132,8 +141,10 @@ func (s *source) wholeLines(buf []byte, from, hi, size, limit int64) (lines []by
 		if i := bytes.LastIndexByte(lines, '\n'); i >= 0 {
 			return lines[:i+1], 0, nil
 		}
+
 		s.scanned = from + int64(len(lines))
 	}
+
 	end, err := s.lineEnd(s.scanned, hi)
 	if err != nil {
 		return nil, 0, err
@@ -142,10 +153,12 @@ func (s *source) wholeLines(buf []byte, from, hi, size, limit int64) (lines []by
 		s.scanned = hi
 		return nil, 0, nil
 	}
+
 	s.scanned = 0
 	if end-from > limit {
 		return nil, end - from, nil
 	}
+
 	lines, err = s.read(buf, from, end-from)
 	return lines, 0, err
 }
@@ -154,9 +167,11 @@ func (s *source) read(buf []byte, at, n int64) ([]byte, error) {
 	if int64(cap(buf)) < n {
 		buf = make([]byte, n)
 	}
+
 	m, err := s.f.ReadAt(buf[:n], at)
 	if err != nil && err != io.EOF {
 		return nil, fmt.Errorf("read transcript: %w", err)
 	}
+
 	return buf[:m], nil
 }

@@ -35,19 +35,33 @@ func testEveryFault(t *testing.T, key *Key) {
 	if key != nil {
 		step = 9 // the same code decides, and each batch costs a key exchange
 	}
+
 	src := filepath.Join(t.TempDir(), "s.jsonl")
 	vfstest.Sweep{Least: 100, Step: step}.Run(t, func(p *vfstest.Point) {
-		s := &swept{Point: p, flushed: map[string]int{},
-			r: &rig{t: t, src: src, dir: "/s", fsys: p.Fault, opt: Options{FirstSight: 1 << 10, Budget: 2 << 10, Codec: codec(), Key: key}}}
+		s := &swept{
+			Point:   p,
+			flushed: map[string]int{},
+			r: &rig{
+				t:    t,
+				src:  src,
+				dir:  "/s",
+				fsys: p.Fault,
+				opt:  Options{FirstSight: 1 << 10, Budget: 2 << 10, Codec: codec(), Key: key},
+			},
+		}
+
 		if s.open() {
 			s.script()
 		}
+
 		for _, left := range p.Crashes() {
 			s.check(left, "after a power cut")
 		}
+
 		if s.r.m == nil {
 			return
 		}
+
 		err := s.r.m.Close()
 		_ = p.Hear(err) // Hear has looked at it
 		if p.Dies {
@@ -105,6 +119,7 @@ func (s *swept) script() {
 		s.r.append(line)
 		s.sync()
 	}
+
 	_ = s.Hear(s.r.m.Compact(context.Background())) // what counts is what can be read
 	s.sync()
 	s.flush(firstTalk)
@@ -127,11 +142,13 @@ func (s *swept) check(disk *vfstest.Mem, when string) {
 		text, _ := tryRead(disk, name) // what a power cut took of it is no damage
 		held += "\x00" + text
 	}
+
 	for talk, n := range s.flushed {
 		if !strings.Contains(held, "\x00"+talk[:n]) {
 			s.Errorf("%s: %d bytes were flushed of %s; there is %s", when, n, brief(talk), brief(held))
 		}
 	}
+
 	again := &swept{Point: s.Point, r: &rig{t: s.r.t, src: s.r.src, dir: s.r.dir, fsys: disk, opt: s.r.opt}}
 	again.r.open()
 	defer again.close(when)

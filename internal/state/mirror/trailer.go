@@ -71,12 +71,14 @@ func (t trailer) appendTo(dst []byte) []byte {
 	for _, v := range []int64{t.From, t.To, t.Raw, t.Lines, t.Frames, t.Begin, t.TotalRaw, t.TotalLines, t.Synced} {
 		dst = le.AppendUint64(dst, uint64(v))
 	}
+
 	dst = le.AppendUint64(dst, t.Dev)
 	dst = le.AppendUint64(dst, t.Ino)
 	for _, p := range []fingerprint{t.Head, t.Tail} {
 		dst = le.AppendUint32(dst, p.Len)
 		dst = append(dst, p.Sum[:]...)
 	}
+
 	dst = le.AppendUint32(dst, t.Sum)
 	return le.AppendUint32(dst, crc32.Checksum(dst[begin:], castagnoli))
 }
@@ -87,12 +89,14 @@ func decodeTrailer(b []byte) (t trailer, ok bool) {
 	if len(b) != trailerSize || le.Uint32(b) != skipMagic || le.Uint32(b[4:]) != payloadSize {
 		return t, false
 	}
+
 	b = b[8:]
 	body := b[:payloadSize-4]
 	known := string(b[:4]) == trailerMagic && le.Uint32(b[4:]) == trailerVersion
 	if !known || le.Uint32(b[payloadSize-4:]) != crc32.Checksum(body, castagnoli) {
 		return t, false
 	}
+
 	b = b[8:]
 	numbers := []*int64{
 		&t.From, &t.To, &t.Raw, &t.Lines, &t.Frames, &t.Begin, &t.TotalRaw, &t.TotalLines, &t.Synced,
@@ -104,6 +108,7 @@ func decodeTrailer(b []byte) (t trailer, ok bool) {
 		}
 		b = b[8:]
 	}
+
 	t.Dev, t.Ino = le.Uint64(b), le.Uint64(b[8:])
 	b = b[16:]
 	for _, p := range []*fingerprint{&t.Head, &t.Tail} {
@@ -111,6 +116,7 @@ func decodeTrailer(b []byte) (t trailer, ok bool) {
 		copy(p.Sum[:], b[4:])
 		b = b[20:]
 	}
+
 	t.Sum = le.Uint32(b)
 	return t, t.From <= t.To && t.Begin <= t.From
 }

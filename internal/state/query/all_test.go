@@ -1,6 +1,7 @@
 package query_test
 
 import (
+	"belay/internal/agent"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -37,15 +38,32 @@ func many(t testing.TB, f query.Folder, n, words int) {
 		s := checkpoint.NewState(key)
 		at := time.Now().UTC().Add(-time.Hour).Add(time.Duration(i) * time.Second)
 		for j := range words {
-			s.Apply(checkpoint.Event{Key: key, Kind: checkpoint.EventPrompt, Text: fmt.Sprintf("wish %d of session %d", j, i), At: at, Workspace: fmt.Sprintf("/w/%d", i%4)})
-			s.Apply(checkpoint.Event{Key: key, Kind: checkpoint.EventStop, Text: fmt.Sprintf("answer %d of session %d", j, i), At: at})
+			s.Apply(
+				checkpoint.Event{
+					Key:       key,
+					Kind:      checkpoint.EventPrompt,
+					Text:      fmt.Sprintf("wish %d of session %d", j, i),
+					At:        at,
+					Workspace: fmt.Sprintf("/w/%d", i%4),
+				},
+			)
+			s.Apply(
+				checkpoint.Event{
+					Key:  key,
+					Kind: checkpoint.EventStop,
+					Text: fmt.Sprintf("answer %d of session %d", j, i),
+					At:   at,
+				},
+			)
 		}
+
 		if i >= n-4 {
 			s.Apply(checkpoint.Event{Key: key, Kind: checkpoint.EventEnd, Reason: "exit", At: at})
 		}
 		if err := f.Dir.SaveState(s); err != nil {
 			t.Fatal(err)
 		}
+
 		name := filepath.Join(f.Dir.Session(key), "state.json")
 		if err := os.Chtimes(name, at, at); err != nil {
 			t.Fatal(err)
@@ -58,20 +76,35 @@ func many(t testing.TB, f query.Folder, n, words int) {
 func TestRecoverWithoutAnID(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("CLAUDE_CONFIG_DIR", "")
-	read := query.Open(t.TempDir(), all.All())
+	read := query.Open(t.TempDir(), all.All(agent.Host{}))
 	many(t, read, 40, 2)
 	opened := 0
 	indexed := read
 	indexed.Dir.FS = opening{read.Dir.FS, &opened}
 	indexed.All = index.Of(indexed.Dir).States
 	for _, workspace := range []string{"/w/0", "/w/3", "/w/1/below/it", "/w", "/elsewhere", ""} {
-		q := query.Question{Name: state.Name{Workspace: workspace}, NoWorkTree: true, Options: recovery.Options{Start: recovery.StartManual, Marker: "m"}}
+		q := query.Question{
+			Name:       state.Name{Workspace: workspace},
+			NoWorkTree: true,
+			Options:    recovery.Options{Start: recovery.StartManual, Marker: "m"},
+		}
+
 		want, werr := read.Recover(t.Context(), q)
 		opened = 0
 		got, err := indexed.Recover(t.Context(), q)
 		if got.Session != want.Session || got.Text != want.Text || fmt.Sprint(err) != fmt.Sprint(werr) {
-			t.Errorf("%q: with an index %s %q %v, without %s %q %v", workspace, got.Session, got.Text, err, want.Session, want.Text, werr)
+			t.Errorf(
+				"%q: with an index %s %q %v, without %s %q %v",
+				workspace,
+				got.Session,
+				got.Text,
+				err,
+				want.Session,
+				want.Text,
+				werr,
+			)
 		}
+
 		if opened > 1 && workspace != "/w/0" { // the first question makes the index
 			t.Errorf("%q: %d state files were opened, want one", workspace, opened)
 		}
@@ -81,9 +114,14 @@ func TestRecoverWithoutAnID(t *testing.T) {
 // BenchmarkRecoverWithoutAnID has 2,000 sessions of 20 prompts and answers.
 func BenchmarkRecoverWithoutAnID(b *testing.B) {
 	b.Setenv("HOME", b.TempDir())
-	f := query.Open(b.TempDir(), all.All())
+	f := query.Open(b.TempDir(), all.All(agent.Host{}))
 	many(b, f, 2000, 20)
-	q := query.Question{Name: state.Name{Workspace: "/w/1"}, NoWorkTree: true, Options: recovery.Options{Start: recovery.StartManual}}
+	q := query.Question{
+		Name:       state.Name{Workspace: "/w/1"},
+		NoWorkTree: true,
+		Options:    recovery.Options{Start: recovery.StartManual},
+	}
+
 	for name, all := range map[string]bool{"all": false, "index": true} {
 		if f.All = nil; all {
 			f.All = index.Of(f.Dir).States

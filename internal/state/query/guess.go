@@ -14,15 +14,18 @@ func (f Folder) Guess(path string) string {
 	if err != nil {
 		return ""
 	}
+
 	defer file.Close() // read only
 	head, err := io.ReadAll(io.LimitReader(file, 64<<10))
 	if err != nil {
 		return ""
 	}
+
 	for _, a := range f.Agents {
 		if r, ok := a.(agent.Recogniser); ok && r.Recognise(head) {
 			return a.Name()
 		}
 	}
+
 	return ""
 }

@@ -29,6 +29,7 @@ func (f Folder) plantedCheckpoints(s *checkpoint.State) (list []string) {
 	if err != nil {
 		return nil // whoever reads the checkpoints hears of it
 	}
+
 	defer store.Close() // nothing is written through it
 	w, ok := store.(walker)
 	if !ok {
@@ -39,11 +40,13 @@ func (f Folder) plantedCheckpoints(s *checkpoint.State) (list []string) {
 		path string
 		info fs.FileInfo
 	}
+
 	var files []file
 	err = w.Walk(s.Key.Dir(), func(rel string, _ checkpoint.Meta, info fs.FileInfo) bool {
 		files = append(files, file{filepath.Join(f.Dir.Root, rel), info})
 		return true
 	})
+
 	if errors.Is(err, vfs.ErrUnsafe) {
 		return []string{errors.Unwrap(err).Error()}
 	}
@@ -57,6 +60,7 @@ func (f Folder) plantedCheckpoints(s *checkpoint.State) (list []string) {
 		if found {
 			continue
 		}
+
 		data, err := vfs.ReadFile(f.Dir.FS, file.path, checkpoint.MaxSize)
 		if err == nil {
 			_, err = checkpoint.DecodeIn(s.Key.Dir(), data)
@@ -64,7 +68,9 @@ func (f Folder) plantedCheckpoints(s *checkpoint.State) (list []string) {
 		if errors.Is(err, checkpoint.ErrForeign) {
 			list = append(list, fmt.Sprintf("%s: %v", file.path, err))
 		}
+
 		found = err == nil
 	}
+
 	return list
 }

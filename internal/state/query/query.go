@@ -76,12 +76,14 @@ func (f Folder) Recover(ctx context.Context, q Question) (recovery.Result, error
 	if q.Planted != nil {
 		q.Planted(f.Planted(s))
 	}
+
 	if q.Transcript != "" {
 		if s.Transcript != q.Transcript {
 			s.Cursor = "" // another file: its reader finds its own way
 		}
 		s.Transcript = q.Transcript
 	}
+
 	return f.Answer(ctx, s, false, q)
 }
 
@@ -90,6 +92,7 @@ func (f Folder) pick(ctx context.Context, q Question) (*checkpoint.State, error)
 	if q.Name.Session == "" && f.All != nil {
 		return f.pickOfAll(ctx, q)
 	}
+
 	found, _, err := f.Dir.Find(ctx, q.Name)
 	if err != nil {
 		return nil, err
@@ -100,6 +103,7 @@ func (f Folder) pick(ctx context.Context, q Question) (*checkpoint.State, error)
 	if s := choose(found, q); s != nil {
 		return s, nil
 	}
+
 	return f.unknown(ctx, q)
 }
 
@@ -126,21 +130,25 @@ func (f Folder) pickOfAll(ctx context.Context, q Question) (*checkpoint.State, e
 	if err != nil {
 		return nil, err
 	}
+
 	s := choose(state.Pick(all, q.Name), q)
 	if s == nil {
 		return f.unknown(ctx, q)
 	}
+
 	k := s.Key
 	name := state.Name{Agent: k.Agent, Session: k.Session, Child: k.Child, Workspace: k.Workspace}
 	whole, _, err := f.Dir.Find(ctx, name)
 	if err != nil {
 		return nil, err
 	}
+
 	for _, one := range whole {
 		if one.Key == s.Key {
 			return one, nil
 		}
 	}
+
 	return nil, fmt.Errorf("session %s was removed just now: %w", s.Key.Session, ErrNotFound)
 }
 
@@ -165,6 +173,7 @@ func agentsOf(list []*checkpoint.State) string {
 			names += " in " + s.Key.Workspace
 		}
 	}
+
 	return names
 }
 
@@ -172,10 +181,12 @@ func (f Folder) agentNames(n state.Name) []string {
 	if n.Agent != "" {
 		return []string{n.Agent}
 	}
+
 	var names []string
 	for _, a := range f.Agents {
 		names = append(names, a.Name())
 	}
+
 	return names
 }
 
@@ -192,31 +203,38 @@ func (f Folder) unknown(ctx context.Context, q Question) (*checkpoint.State, err
 		if _, err := os.Stat(q.Transcript); err != nil {
 			return nil, fmt.Errorf("look at the transcript: %w", err)
 		}
+
 		session := q.Name.Session
 		if session == "" {
 			session = fileSession(q.Transcript)
 		}
+
 		s := checkpoint.NewState(checkpoint.NewKey(name, "", session, q.Name.Workspace))
 		s.Transcript = q.Transcript
 		return s, nil
 	}
+
 	query := agent.Query{Session: q.Name.Session, Workspace: q.Name.Workspace, Most: 2}
 	if checkpoint.IsUUID(query.Session) {
 		query.Workspace = "" // it is one session, whatever project the agent files it under
 	}
+
 	for _, name := range f.agentNames(q.Name) {
 		a, ok := f.Agent(name)
 		if !ok {
 			continue
 		}
+
 		found, err := a.Locate(ctx, query)
 		if err != nil || len(found) == 0 {
 			continue
 		}
+
 		s := checkpoint.NewState(checkpoint.NewKey(name, "", found[0].Session, found[0].Workspace))
 		s.Transcript, s.Workspace = found[0].Path, found[0].Workspace
 		return s, nil
 	}
+
 	return nil, fmt.Errorf("%s: %w", describe(q.Name), ErrNotFound)
 }
 
@@ -245,6 +263,7 @@ func (f Folder) Answer(ctx context.Context, s *checkpoint.State, adopted bool, q
 	if err != nil {
 		return recovery.Result{}, err
 	}
+
 	defer store.Close() // nothing is written through it
 	newest(ctx, store, s, &in)
 	if a, ok := f.Agent(s.Key.Agent); ok && s.Transcript != "" {
@@ -255,18 +274,22 @@ func (f Folder) Answer(ctx context.Context, s *checkpoint.State, adopted bool, q
 		if err != nil {
 			return recovery.Result{}, err
 		}
+
 		in.Gone = gone
 	}
+
 	if err := since(ctx, store, s, q.Since, &q.Options); err != nil {
 		return recovery.Result{}, err
 	}
 	if !q.NoWorkTree && s.Workspace != "" && in.Checkpoint != nil {
 		in.WorkTree = git.Status(ctx, s.Workspace)
 	}
+
 	in.Processes = processes(s)
 	if q.Options.Marker == "" {
 		q.Options.Marker = Marker()
 	}
+
 	return recovery.Plan(in, q.Options, now)
 }
 
@@ -276,6 +299,7 @@ func newest(ctx context.Context, store checkpoint.Store, s *checkpoint.State, in
 	if err != nil || len(list) == 0 {
 		return
 	}
+
 	get := func(n uint64) ([]byte, error) { return store.Get(ctx, s.Key, n) }
 	c, damaged, err := checkpoint.Newest(s.Key.Dir(), list, get)
 	in.Damaged = damaged
@@ -289,34 +313,42 @@ func since(ctx context.Context, store checkpoint.Store, s *checkpoint.State, wor
 	if word == "" {
 		return nil
 	}
+
 	number, at, err := parseSince(word, time.Now())
 	if err != nil {
 		return err
 	}
+
 	list, err := store.List(ctx, s.Key)
 	if err != nil {
 		return err
 	}
+
 	var border uint64
 	for _, m := range list {
 		if number != 0 && m.Number != number || number == 0 && m.At.After(at) {
 			continue
 		}
+
 		data, err := store.Get(ctx, s.Key, m.Number)
 		if err != nil {
 			return err
 		}
+
 		c, err := checkpoint.DecodeIn(s.Key.Dir(), data)
 		if err != nil {
 			return fmt.Errorf("read checkpoint %d: %w", m.Number, err)
 		}
+
 		border, opt.SinceTime = c.State.MsgSeq, c.At
 		opt.SinceNum = &border
 		return nil
 	}
+
 	if number != 0 {
 		return fmt.Errorf("checkpoint %d of %s: %w", number, s.Key, checkpoint.ErrNotFound)
 	}
+
 	opt.SinceNum = &border // older than every checkpoint: everything is new
 	return nil
 }
@@ -328,6 +360,7 @@ func parseSince(word string, now time.Time) (number uint64, at time.Time, err er
 	if age, err := time.ParseDuration(word); err == nil && age >= 0 {
 		return 0, now.Add(-age), nil
 	}
+
 	layouts := []string{
 		time.RFC3339Nano, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02",
 	}
@@ -336,6 +369,7 @@ func parseSince(word string, now time.Time) (number uint64, at time.Time, err er
 			return 0, t, nil
 		}
 	}
+
 	return 0, at, fmt.Errorf("--since %q: %w", word, ErrBadSince)
 }
 
@@ -364,6 +398,7 @@ func processes(s *checkpoint.State) map[string]recovery.Process {
 		if len(c.Procs) == 0 {
 			continue
 		}
+
 		m[c.ID] = recovery.ProcessGone
 		for _, p := range c.Procs {
 			live, known := proc.Alive(p)
@@ -376,6 +411,7 @@ func processes(s *checkpoint.State) map[string]recovery.Process {
 			}
 		}
 	}
+
 	return m
 }
 
@@ -392,13 +428,16 @@ func Candidate(s *checkpoint.State) recovery.Candidate {
 		Key: s.Key, Workspace: s.Workspace, Title: s.Title, LastEvent: s.LastEvent, Ending: s.Ending,
 		Open: len(s.InDoubt()), InTurn: s.InTurn(), Given: s.Given != nil && s.Given.Death == s.Deaths && s.Deaths > 0,
 	}
+
 	if s.Ending != nil && !s.Live {
 		c.InTurn = s.Ending.InTurn
 	}
+
 	if s.Proc != nil {
 		live, known := proc.Alive(*s.Proc)
 		c.Dead = known && !live
 		c.Alive = s.Live && !c.Dead
 	}
+
 	return c
 }

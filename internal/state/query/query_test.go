@@ -1,6 +1,7 @@
 package query
 
 import (
+	"belay/internal/agent"
 	"errors"
 	"fmt"
 	"os"
@@ -23,21 +24,35 @@ const (
 // folder has a session with three checkpoints, one round before each, and one round after the last.
 func folder(t *testing.T) Folder {
 	t.Helper()
-	t.Setenv("HOME", t.TempDir())
-	t.Setenv("CLAUDE_CONFIG_DIR", "")
-	f := Open(t.TempDir(), all.All())
+	f := Open(t.TempDir(), all.All(agent.Host{}))
 	store, err := f.Dir.OpenStore()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	key := checkpoint.NewKey("claude-code", "", one, "")
 	s := checkpoint.NewState(key)
 	at := time.Now().UTC().Add(-4 * time.Hour)
 	for i := 1; i <= 4; i++ {
-		s.Apply(checkpoint.Event{Key: key, Kind: checkpoint.EventPrompt, Text: fmt.Sprintf("wish %d", i), At: at, Workspace: "/w"})
+		s.Apply(
+			checkpoint.Event{
+				Key:       key,
+				Kind:      checkpoint.EventPrompt,
+				Text:      fmt.Sprintf("wish %d", i),
+				At:        at,
+				Workspace: "/w",
+			},
+		)
+
 		s.Apply(checkpoint.Event{Key: key, Kind: checkpoint.EventStop, Text: fmt.Sprintf("answer %d", i), At: at})
 		if i < 4 {
-			c := checkpoint.New(s.Clone(), uint64(i), checkpoint.Decision{Level: checkpoint.Full, Cause: checkpoint.CauseManual}, at)
+			c := checkpoint.New(
+				s.Clone(),
+				uint64(i),
+				checkpoint.Decision{Level: checkpoint.Full, Cause: checkpoint.CauseManual},
+				at,
+			)
+
 			data, err := c.Encode()
 			if err != nil {
 				t.Fatal(err)
@@ -45,6 +60,7 @@ func folder(t *testing.T) Folder {
 			if err := store.Put(t.Context(), key, c.Meta(), data); err != nil {
 				t.Fatal(err)
 			}
+
 			taken := c.Taken()
 			s.Apply(checkpoint.Event{Key: key, Kind: checkpoint.EventCheckpoint, Taken: &taken, At: at})
 			name := filepath.Join(f.Dir.Session(key), "checkpoints", fmt.Sprintf("%06d-full.md", i))
@@ -52,18 +68,26 @@ func folder(t *testing.T) Folder {
 				t.Fatal(err)
 			}
 		}
+
 		at = at.Add(time.Hour)
 	}
+
 	if err := f.Dir.SaveState(s); err != nil {
 		t.Fatal(err)
 	}
+
 	return f
 }
 
 func TestRecoverByID(t *testing.T) {
 	f := folder(t)
-	res, err := f.Recover(t.Context(), Question{Name: state.Name{Session: one}, Options: recovery.Options{Start: recovery.StartManual}})
-	if err != nil || res.Session != one || res.Checkpoint == nil || res.Checkpoint.Number != 3 || !strings.Contains(res.Text, "answer 4") {
+	res, err := f.Recover(
+		t.Context(),
+		Question{Name: state.Name{Session: one}, Options: recovery.Options{Start: recovery.StartManual}},
+	)
+
+	if err != nil || res.Session != one || res.Checkpoint == nil || res.Checkpoint.Number != 3 ||
+		!strings.Contains(res.Text, "answer 4") {
 		t.Errorf("recover = %+v, %v", res.Checkpoint, err)
 	}
 }
@@ -79,10 +103,17 @@ func TestN02AnUnknownIDIsAnErrorAndNoText(t *testing.T) {
 // Where the state file is lost the checkpoints alone are enough.
 func TestRecoverFromCheckpointsAlone(t *testing.T) {
 	f := folder(t)
-	if err := os.Remove(filepath.Join(f.Dir.Session(checkpoint.NewKey("claude-code", "", one, "")), "state.json")); err != nil {
+	if err := os.Remove(
+		filepath.Join(f.Dir.Session(checkpoint.NewKey("claude-code", "", one, "")), "state.json"),
+	); err != nil {
 		t.Fatal(err)
 	}
-	res, err := f.Recover(t.Context(), Question{Name: state.Name{Session: one}, Options: recovery.Options{Start: recovery.StartManual}})
+
+	res, err := f.Recover(
+		t.Context(),
+		Question{Name: state.Name{Session: one}, Options: recovery.Options{Start: recovery.StartManual}},
+	)
+
 	if err != nil || !strings.Contains(res.Text, "answer 3") {
 		t.Errorf("recover = %q, %v", res.Text, err)
 	}
@@ -95,6 +126,7 @@ func TestSeveralSessionsAreNotGuessed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if _, err := f.Recover(t.Context(), Question{Name: state.Name{Session: other}}); !errors.Is(err, ErrSeveral) {
 		t.Errorf("recover = %v, want ErrSeveral", err)
 	}
@@ -115,16 +147,26 @@ func TestSince(t *testing.T) {
 		{"9", nil, nil, checkpoint.ErrNotFound},
 		{"yesterday", nil, nil, ErrBadSince},
 	} {
-		res, err := f.Recover(t.Context(), Question{Name: state.Name{Session: one}, Since: c.since,
-			Options: recovery.Options{Start: recovery.StartManual, Format: recovery.Delta, Roles: []checkpoint.Role{checkpoint.RoleAssistant}}})
+		res, err := f.Recover(t.Context(), Question{
+			Name:  state.Name{Session: one},
+			Since: c.since,
+			Options: recovery.Options{
+				Start:  recovery.StartManual,
+				Format: recovery.Delta,
+				Roles:  []checkpoint.Role{checkpoint.RoleAssistant},
+			},
+		})
+
 		if !errors.Is(err, c.err) {
 			t.Errorf("since %q: %v, want %v", c.since, err, c.err)
 		}
+
 		for _, words := range c.has {
 			if !strings.Contains(res.Text, words) {
 				t.Errorf("since %q: no %q in %q", c.since, words, res.Text)
 			}
 		}
+
 		for _, words := range c.not {
 			if strings.Contains(res.Text, words) {
 				t.Errorf("since %q: %q in %q", c.since, words, res.Text)
@@ -139,6 +181,7 @@ func TestShowPassesADamagedCheckpoint(t *testing.T) {
 	if err := os.WriteFile(name, []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	shown, err := f.Show(t.Context(), state.Name{Session: one}, 0)
 	if err != nil || shown.Number != 2 || len(shown.Damaged) != 1 || len(shown.Checkpoints) != 3 {
 		t.Errorf("shown %d, damaged %v, %v; want 2 and one", shown.Number, shown.Damaged, err)
@@ -155,7 +198,12 @@ func TestATranscriptThatNobodyHeardOf(t *testing.T) {
 	if err := os.WriteFile(path, []byte(line), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	res, err := f.Recover(t.Context(), Question{Transcript: path, Options: recovery.Options{Start: recovery.StartManual}})
+
+	res, err := f.Recover(
+		t.Context(),
+		Question{Transcript: path, Options: recovery.Options{Start: recovery.StartManual}},
+	)
+
 	if err != nil || res.Session != other || !strings.Contains(res.Text, "only in the file") {
 		t.Errorf("recover = %s %q, %v", res.Session, res.Text, err)
 	}
@@ -173,8 +221,10 @@ func TestStatusTellsWhatIsAtRisk(t *testing.T) {
 	if err != nil || len(list) != 1 {
 		t.Fatalf("%d sessions, %v", len(list), err)
 	}
+
 	st := list[0]
-	if st.MessageCount != 4 || st.AtRisk.Rounds != 1 || st.AtRisk.Seconds < 3600 || st.Checkpoint != 3 || st.State != "idle" {
+	if st.MessageCount != 4 || st.AtRisk.Rounds != 1 || st.AtRisk.Seconds < 3600 || st.Checkpoint != 3 ||
+		st.State != "idle" {
 		t.Errorf("status %+v", st)
 	}
 }

@@ -29,6 +29,7 @@ func (f Folder) Show(ctx context.Context, n state.Name, number uint64) (Shown, e
 	if err != nil {
 		return Shown{}, err
 	}
+
 	out := Shown{
 		Session: StatusOf(s, s.LastEvent), State: s, Children: s.Children, Messages: s.Messages, Planted: f.Planted(s),
 	}
@@ -36,14 +37,17 @@ func (f Folder) Show(ctx context.Context, n state.Name, number uint64) (Shown, e
 	if err != nil {
 		return out, err
 	}
+
 	defer store.Close() // nothing is written through it
 	if out.Checkpoints, err = store.List(ctx, s.Key); err != nil {
 		return out, err
 	}
+
 	for _, m := range out.Checkpoints {
 		if number != 0 && m.Number != number {
 			continue
 		}
+
 		data, err := store.Get(ctx, s.Key, m.Number)
 		if err == nil {
 			_, err = checkpoint.DecodeIn(s.Key.Dir(), data)
@@ -55,11 +59,14 @@ func (f Folder) Show(ctx context.Context, n state.Name, number uint64) (Shown, e
 			out.Damaged = append(out.Damaged, fmt.Sprintf("checkpoint %d: %v", m.Number, err))
 			continue
 		}
+
 		out.Number, out.Text = m.Number, string(data)
 		return out, nil
 	}
+
 	if number != 0 {
 		return out, fmt.Errorf("checkpoint %d of %s: %w", number, s.Key, checkpoint.ErrNotFound)
 	}
+
 	return out, nil
 }

@@ -58,27 +58,32 @@ func StatusOf(s *checkpoint.State, now time.Time) SessionStatus {
 		Agent: s.Key.Agent, Child: s.Key.Child, Parent: s.Parent, Workspace: s.Workspace, Title: s.Title,
 		State: stateWord(s), LastEvent: s.LastEvent, Checkpoint: s.LastNumber, Lost: s.Losses, Dropped: s.Dropped,
 	}
+
 	var newest *checkpoint.Taken
 	if t := s.LastSparse; t != nil {
 		st.LastSparseCheckpoint, newest = &t.At, t
 	}
+
 	if t := s.LastFull; t != nil {
 		st.LastFullCheckpoint = &t.At
 		if newest == nil || t.News > newest.News {
 			newest = t
 		}
 	}
+
 	for _, c := range s.Calls {
 		if c.State == checkpoint.CallOpen {
 			st.OpenCalls = append(st.OpenCalls, c)
 		}
 	}
+
 	switch {
 	case s.OwedFull != "":
 		st.Owed = "FULL: " + string(s.OwedFull)
 	case s.OwedSparse:
 		st.Owed = "SPARSE"
 	}
+
 	held, since := uint64(0), s.Began
 	st.AtRisk.Rounds = s.Rounds
 	if newest != nil {
@@ -88,6 +93,7 @@ func StatusOf(s *checkpoint.State, now time.Time) SessionStatus {
 	if s.News > held && !since.IsZero() {
 		st.AtRisk.Seconds = int64(max(now.Sub(since), 0).Seconds())
 	}
+
 	if s.Transcript != "" {
 		st.Transcript = &Transcript{Path: s.Transcript}
 		last := s.LastFile
@@ -98,6 +104,7 @@ func StatusOf(s *checkpoint.State, now time.Time) SessionStatus {
 			st.Transcript.SilentSince = last
 		}
 	}
+
 	return st
 }
 
@@ -111,6 +118,7 @@ func stateWord(s *checkpoint.State) string {
 	case s.InTurn():
 		return "at work"
 	}
+
 	return "idle"
 }
 
@@ -123,11 +131,13 @@ func (f Folder) Sessions(ctx context.Context, n state.Name, most int) ([]Session
 	if most > 0 && len(states) > most {
 		states = states[:most]
 	}
+
 	now := time.Now()
 	list := make([]SessionStatus, 0, len(states))
 	for _, s := range states {
 		list = append(list, StatusOf(s, now))
 	}
+
 	return list, nil
 }
 
@@ -141,6 +151,7 @@ func Listed(
 	if most > 0 && len(found) > most {
 		found = found[:most]
 	}
+
 	// By session id: searching all sessions for each child would take long.
 	families := map[string]map[checkpoint.Key]*checkpoint.State{}
 	for k, s := range all {
@@ -151,6 +162,7 @@ func Listed(
 			families[k.Session][k] = s
 		}
 	}
+
 	list := []SessionStatus{}
 	for _, s := range found {
 		list = append(list, StatusOf(s, now))
@@ -161,5 +173,6 @@ func Listed(
 			}
 		}
 	}
+
 	return list
 }

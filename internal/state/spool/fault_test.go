@@ -29,10 +29,12 @@ func (s *swept) take(h, p []byte) error {
 	if !bytes.Equal(h, header(string(p))) {
 		s.Errorf("header %s and payload %q are not of one event", h, p)
 	}
+
 	s.got[string(p)] = true
 	if string(p) == "refused" {
 		return errRefused
 	}
+
 	return nil
 }
 
@@ -62,23 +64,27 @@ func (s *swept) check(disk vfs.FS, when string) {
 	for p := range before {
 		s.got[p] = true
 	}
+
 	for range 3 {
 		if err := s.drain(disk); err != nil {
 			s.Errorf("%s: drain: %v", when, err)
 		}
 	}
+
 	missing := 0
 	for p, kept := range s.written {
 		if kept && !s.got[p] {
 			missing++
 		}
 	}
+
 	if missing > s.lost {
 		s.Errorf("%s: %d written events are gone, %d were told", when, missing, s.lost)
 	}
 	if n, _, err := Pending(disk, sweptDir); n > 0 || err != nil {
 		s.Errorf("%s: %d events are still there, %v", when, n, err)
 	}
+
 	s.got = before
 }
 
@@ -89,24 +95,29 @@ func TestEveryFault(t *testing.T) {
 		if err := errors.Join(p.Mem.MkdirAll("/state", vfs.DirMode), p.Mem.SyncDir("/")); err != nil {
 			t.Fatal(err)
 		}
+
 		s := &swept{Point: p, t: t, written: map[string]bool{}, got: map[string]bool{}}
 		s.write(Limits{Bytes: 2 * block, Age: time.Hour}, "one", "two", "three")
 		for seed, left := range p.Crashes() {
 			s.check(left, "after a power cut ("+string(rune('a'+seed%26))+")")
 		}
+
 		s.write(DefaultLimits(), "four", "refused")
 		for range 3 {
 			_ = p.Hear(s.drain(p))
 		}
+
 		p.Tell(p.Op() == "stat dropped") // the loss is counted nevertheless
 		n, err := Dropped(p, sweptDir)
 		_ = p.Hear(err)
 		for _, left := range p.Crashes() {
 			s.check(left, "after a power cut at the end")
 		}
+
 		if p.Dies {
 			return
 		}
+
 		s.check(p.Mem, "as it goes on")
 		more, err := Dropped(p.Mem, sweptDir)
 		if err != nil {
@@ -156,14 +167,23 @@ func TestFewEventsComeAgainAfterAPowerCut(t *testing.T) {
 	const events = 200
 	mem := vfstest.NewMem()
 	for i := range events {
-		if _, err := Write(mem, sweptDir, DefaultLimits(), header("x"), []byte("x"), start.Add(time.Duration(i)*time.Second)); err != nil {
+		if _, err := Write(
+			mem,
+			sweptDir,
+			DefaultLimits(),
+			header("x"),
+			[]byte("x"),
+			start.Add(time.Duration(i)*time.Second),
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	n, err := Drain(t.Context(), mem, sweptDir, func(_, _ []byte) error { return nil })
 	if n != events || err != nil {
 		t.Fatalf("drained %d, %v; want %d", n, err, events)
 	}
+
 	for seed := range uint64(8) {
 		if left, _, err := Pending(mem.CrashClone(seed), sweptDir); left > mayComeAgain || err != nil {
 			t.Errorf("seed %d: %d events come again, %v; want %d at most", seed, left, err, mayComeAgain)

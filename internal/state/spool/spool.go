@@ -70,29 +70,35 @@ func Write(fsys vfs.FS, dir string, l Limits, header, payload []byte, now time.T
 	if err := vfs.MakeDir(fsys, dir); err != nil {
 		return 0, fmt.Errorf("create spool %s: %w", dir, err)
 	}
+
 	size := int64(len(header) + 1 + len(payload))
 	if onDisk(size) > l.Bytes || size > maxFile {
 		return 1, Count(fsys, dir, 1)
 	}
+
 	files, err := list(fsys, dir, named)
 	if err != nil {
 		return 0, err
 	}
+
 	dropped, err = makeRoom(fsys, dir, files, l, onDisk(size), now)
 	if err != nil {
 		return dropped, errors.Join(err, Count(fsys, dir, dropped))
 	}
+
 	data := make([]byte, 0, size)
 	data = append(append(append(data, header...), '\n'), payload...)
 	name := fmt.Sprintf("%013d-%s~%d.0", fileTime(files, now), safeID(header, payload), onDisk(size)/block)
 	if err := vfs.Replace(fsys, filepath.Join(dir, name), data); err != nil {
 		return dropped, errors.Join(fmt.Errorf("spool event: %w", err), Count(fsys, dir, dropped))
 	}
+
 	return dropped, Count(fsys, dir, dropped)
 }
 
-// fileTime is the time for a file's name: now, but when the clock was set back after those that are there, or what comes
-// later would be given out first. An event that comes a little late, because its intake waited, takes its own place.
+// fileTime is the time for a file's name: now, but when the clock was set back after those that are there, or what
+// comes later would be given out first. An event that comes a little late, because its intake waited, takes its own
+// place.
 func fileTime(files []file, now time.Time) (ms int64) {
 	ms = max(now.UnixMilli(), 0)
 	for _, f := range files {
@@ -114,6 +120,7 @@ func makeRoom(fsys vfs.FS, dir string, files []file, l Limits, need int64, now t
 	if _, err := shrink(fsys, bad, aside, Limits{Bytes: l.Bytes / 8, Age: l.Age}, 0, now); err != nil {
 		return 0, err
 	}
+
 	return shrink(fsys, dir, files, l, need, now)
 }
 
@@ -122,11 +129,13 @@ func shrink(fsys vfs.FS, dir string, files []file, l Limits, need int64, now tim
 	for _, f := range files {
 		total += onDisk(f.size)
 	}
+
 	oldest, stale := now.Add(-l.Age).UnixMilli(), now.Add(-tempAge).UnixMilli()
 	for _, f := range files { // oldest first
 		if f.temp && f.at >= stale || !f.temp && total <= l.Bytes && f.at >= oldest {
 			continue
 		}
+
 		err := fsys.Remove(filepath.Join(dir, f.name))
 		switch {
 		case err == nil && !f.temp:
@@ -134,8 +143,10 @@ func shrink(fsys vfs.FS, dir string, files []file, l Limits, need int64, now tim
 		case err != nil && !errors.Is(err, fs.ErrNotExist): // not there: a drain was quicker
 			return removed, fmt.Errorf("remove spooled event %s: %w", f.name, err)
 		}
+
 		total -= onDisk(f.size)
 	}
+
 	return removed, nil
 }
 
@@ -152,12 +163,14 @@ func Drain(ctx context.Context, fsys vfs.FS, dir string, fn func(header, payload
 	if err != nil {
 		return 0, err
 	}
+
 	var refusal, fault error
 	keep := func(place *error, err error) {
 		if *place == nil {
 			*place = err
 		}
 	}
+
 	for _, f := range files {
 		if f.temp {
 			continue
@@ -165,15 +178,18 @@ func Drain(ctx context.Context, fsys vfs.FS, dir string, fn func(header, payload
 		if err := ctx.Err(); err != nil {
 			return n, err
 		}
+
 		name := filepath.Join(dir, f.name)
 		data, err := vfs.ReadFile(fsys, name, maxFile)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // another drain was quicker
 		}
+
 		why := &fault
 		if err == nil {
 			why, err = &refusal, give(data, fn)
 		}
+
 		switch {
 		case err == nil:
 			// The folder is seldom synced: after a power cut the last events come again, and their ids tell.
@@ -185,6 +201,7 @@ func Drain(ctx context.Context, fsys vfs.FS, dir string, fn func(header, payload
 					keep(&fault, fmt.Errorf("sync the spool's folder: %w", err))
 				}
 			}
+
 		case errors.Is(err, ErrStop), ctx.Err() != nil:
 			return n, err
 		default:
@@ -192,6 +209,7 @@ func Drain(ctx context.Context, fsys vfs.FS, dir string, fn func(header, payload
 			keep(&fault, blame(fsys, dir, f))
 		}
 	}
+
 	return n, errors.Join(refusal, fault)
 }
 
@@ -213,10 +231,12 @@ func blame(fsys vfs.FS, dir string, f file) error {
 		}
 		return nil
 	}
+
 	bad := filepath.Join(dir, badDir)
 	if err := fsys.MkdirAll(bad, vfs.DirMode); err != nil {
 		return fmt.Errorf("create %s: %w", bad, err)
 	}
+
 	err := fsys.Rename(from, filepath.Join(bad, filepath.Base(to)))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // another drain was quicker, and counted it
@@ -224,6 +244,7 @@ func blame(fsys vfs.FS, dir string, f file) error {
 	if err != nil {
 		return fmt.Errorf("set event %s aside: %w", f.name, err)
 	}
+
 	return Count(fsys, dir, 1)
 }
 
@@ -236,6 +257,7 @@ func Pending(fsys vfs.FS, dir string) (events int, bytes int64, err error) {
 			bytes += f.size
 		}
 	}
+
 	return events, bytes, err
 }
 
@@ -246,12 +268,14 @@ func Check(fsys vfs.FS, dir string, l Limits, yield func(name string, err error)
 	if err != nil {
 		yield(".", err)
 	}
+
 	total := int64(0)
 	for _, f := range files {
 		total += onDisk(f.size)
 		if f.temp {
 			continue
 		}
+
 		data, err := vfs.ReadFile(fsys, filepath.Join(dir, f.name), maxFile)
 		if err == nil {
 			err = give(data, func(header, _ []byte) error { return json.Unmarshal(header, new(wire.Request)) })
@@ -260,6 +284,7 @@ func Check(fsys vfs.FS, dir string, l Limits, yield func(name string, err error)
 			yield(f.name, err)
 		}
 	}
+
 	if l.Bytes > 0 && total > l.Bytes {
 		yield(".", fmt.Errorf("%d bytes of disk, at most %d", total, l.Bytes))
 	}
@@ -273,21 +298,25 @@ func Count(fsys vfs.FS, dir string, n int) (err error) {
 	if err := fsys.MkdirAll(dir, vfs.DirMode); err != nil {
 		return fmt.Errorf("create spool %s: %w", dir, err)
 	}
+
 	f, err := fsys.OpenFile(filepath.Join(dir, dropFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE, vfs.FileMode)
 	if err != nil {
 		return fmt.Errorf("count %d dropped events: %w", n, err)
 	}
+
 	defer func() {
 		if cerr := f.Close(); err == nil && cerr != nil {
 			err = fmt.Errorf("count %d dropped events: %w", n, cerr)
 		}
 	}()
+
 	if fi, err := f.Stat(); err == nil && fi.Size() > maxDropFile {
 		return nil // where the size is not known, the count is worth more than its bound
 	}
 	if _, err := f.Write([]byte(strconv.Itoa(n) + "\n")); err != nil {
 		return fmt.Errorf("count %d dropped events: %w", n, err)
 	}
+
 	return nil
 }
 
@@ -302,9 +331,11 @@ func Dropped(fsys vfs.FS, dir string) (int, error) {
 			return 0, nil
 		}
 	}
+
 	if err != nil {
 		return 0, fmt.Errorf("read dropped events: %w", err)
 	}
+
 	n, err := sum(fsys, taken)
 	if err != nil {
 		return 0, err
@@ -312,6 +343,7 @@ func Dropped(fsys vfs.FS, dir string) (int, error) {
 	if err := fsys.Remove(taken); err != nil {
 		return 0, fmt.Errorf("reset dropped events: %w", err)
 	}
+
 	return n, nil
 }
 
@@ -321,6 +353,7 @@ func sum(fsys vfs.FS, name string) (n int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("read dropped events: %w", err)
 	}
+
 	for line := range strings.Lines(string(data)) {
 		one, err := strconv.Atoi(strings.TrimSpace(line))
 		if err != nil || one < 1 || one > 1<<30 {
@@ -328,6 +361,7 @@ func sum(fsys vfs.FS, name string) (n int, err error) {
 		}
 		n += one
 	}
+
 	return n, nil
 }
 
@@ -358,12 +392,14 @@ func list(fsys vfs.FS, dir string, from sizes) ([]file, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list spool %s: %w", dir, err)
 	}
+
 	var files []file
 	for _, e := range entries { // sorted by name, and so by time
 		f, ok := parseName(e.Name())
 		if !ok || e.IsDir() {
 			continue
 		}
+
 		if from == measured || f.size == 0 {
 			info, err := e.Info()
 			if err != nil {
@@ -371,8 +407,10 @@ func list(fsys vfs.FS, dir string, from sizes) ([]file, error) {
 			}
 			f.size = info.Size()
 		}
+
 		files = append(files, f)
 	}
+
 	return files, nil
 }
 
@@ -382,10 +420,12 @@ func parseName(name string) (f file, ok bool) {
 		f.temp = true
 		name = strings.TrimPrefix(rest, ".")
 	}
+
 	i, j := strings.IndexByte(name, '-'), strings.LastIndexByte(name, '.')
 	if i != 13 || j < i {
 		return f, false
 	}
+
 	var err1, err2 error
 	f.at, err1 = strconv.ParseInt(name[:i], 10, 64)
 	f.tries, err2 = strconv.Atoi(name[j+1:])
@@ -395,6 +435,7 @@ func parseName(name string) (f file, ok bool) {
 			f.size = n*block - 1 // onDisk makes n blocks of it
 		}
 	}
+
 	return f, err1 == nil && err2 == nil && f.at >= 0 && f.tries >= 0 && f.tries < 100
 }
 
@@ -408,12 +449,14 @@ func safeID(header, payload []byte) string {
 		}
 		return -1
 	}, req.ID)
+
 	if id == "" || id != req.ID || len(id) > 80 {
 		h := fnv.New64a()
 		_, _ = h.Write(header) // never fails
 		_, _ = h.Write(payload)
 		return fmt.Sprintf("x%016x", h.Sum64())
 	}
+
 	return id
 }
 

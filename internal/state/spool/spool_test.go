@@ -36,9 +36,11 @@ func drained(t *testing.T, dir string) []string {
 		got = append(got, string(payload))
 		return nil
 	})
+
 	if err != nil || n != len(got) {
 		t.Fatalf("drain: n %d, error %v, want %d and none", n, err, len(got))
 	}
+
 	return got
 }
 
@@ -67,14 +69,17 @@ func TestEventsComeBackWholeAndInOrder(t *testing.T) {
 		headers, payloads = append(headers, string(h)), append(payloads, string(p))
 		return nil
 	})
+
 	if n != 3 || err != nil {
 		t.Fatalf("drain: got %d, %v, want 3 and no error", n, err)
 	}
+
 	wantList(t, headers, string(header("a")), string(header("b")), string(header("c")))
 	wantList(t, payloads, "first", "second\nwith a line end\x00", "third")
 	if n, _, err := Pending(vfs.OS{}, dir); n != 0 || err != nil {
 		t.Errorf("pending after drain: got %d, %v, want 0", n, err)
 	}
+
 	wantList(t, drained(t, dir))
 	wantDropped(t, dir, 0)
 }
@@ -97,16 +102,20 @@ func TestX04ModesUnderAnyUmask(t *testing.T) {
 	if err := Count(vfs.OS{}, dir, 1); err != nil {
 		t.Fatal(err)
 	}
+
 	err := filepath.WalkDir(filepath.Dir(dir), func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
+
 		fi, err := d.Info()
 		if err == nil && fi.Mode().Perm()&0o077 != 0 {
 			t.Errorf("%s has mode %o, want nothing for group and others", filepath.Base(p), fi.Mode().Perm())
 		}
+
 		return err
 	})
+
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,6 +139,7 @@ func TestLimits(t *testing.T) {
 		{"too old", Limits{9 * block, time.Hour}, []string{"a", "b", "c"}, 40 * time.Minute, []string{"b", "c"}, 1},
 		{"larger than the spool", Limits{block, time.Hour}, []string{"a", kb5}, time.Second, []string{"a"}, 1},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -142,9 +152,11 @@ func TestLimits(t *testing.T) {
 				}
 				dropped += n
 			}
+
 			if dropped != tt.dropped {
 				t.Errorf("dropped by Write: got %d, want %d", dropped, tt.dropped)
 			}
+
 			wantDropped(t, dir, tt.dropped)
 			wantDropped(t, dir, 0)
 			wantList(t, drained(t, dir), tt.want...)
@@ -183,6 +195,7 @@ func TestPoisonIsSetAsideAfterThreeTries(t *testing.T) {
 			}
 			return nil
 		})
+
 		switch {
 		case try == 1 && (n != 1 || !errors.Is(err, boom) || len(got) != 2):
 			t.Errorf("try 1: got n %d, error %v, events %q; want the good one taken and boom told", n, err, got)
@@ -192,10 +205,12 @@ func TestPoisonIsSetAsideAfterThreeTries(t *testing.T) {
 			t.Errorf("try 4: got n %d, error %v, events %q; want nothing left", n, err, got)
 		}
 	}
+
 	bad, err := os.ReadDir(filepath.Join(dir, badDir))
 	if err != nil || len(bad) != 1 {
 		t.Errorf("set aside: got %d files, %v, want 1", len(bad), err)
 	}
+
 	wantDropped(t, dir, 1)
 }
 
@@ -204,13 +219,16 @@ func TestABrokenFileIsNotGivenOut(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "1775000000000-a.2"), []byte("no line end"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	n, err := Drain(t.Context(), vfs.OS{}, dir, func(h, _ []byte) error {
 		t.Errorf("got %q, want nothing", h)
 		return nil
 	})
+
 	if n != 0 || !errors.Is(err, ErrNoHeader) {
 		t.Errorf("got %d, %v, want 0 and ErrNoHeader", n, err)
 	}
+
 	wantDropped(t, dir, 1)
 }
 
@@ -224,10 +242,12 @@ func TestNobodyThereBlamesNoFile(t *testing.T) {
 			calls++
 			return fmt.Errorf("%w: daemon went away", ErrStop)
 		})
+
 		if !errors.Is(err, ErrStop) || calls != 1 {
 			t.Fatalf("got %v after %d calls, want ErrStop after 1", err, calls)
 		}
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	for range 5 {
@@ -239,6 +259,7 @@ func TestNobodyThereBlamesNoFile(t *testing.T) {
 			t.Fatal("drain that was ended: got no error")
 		}
 	}
+
 	wantList(t, drained(t, dir), "one", "two")
 	wantDropped(t, dir, 0)
 }
@@ -250,9 +271,11 @@ func TestForeignFilesAreLeftAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if n, err := Write(vfs.OS{}, dir, Limits{block, time.Hour}, header("a"), nil, start); n != 0 || err != nil {
 		t.Errorf("got %d, %v, want nothing dropped", n, err)
 	}
+
 	wantList(t, drained(t, dir), "")
 	if left, _ := os.ReadDir(dir); len(left) != 4 {
 		t.Errorf("got %d files, want the 4 foreign ones", len(left))
@@ -265,15 +288,18 @@ func TestLeftOversOfACrashGoByAge(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, left), []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	there := func() bool { _, err := os.Lstat(filepath.Join(dir, left)); return err == nil }
 	write(t, dir, "b", "p", start.Add(time.Minute))
 	if !there() {
 		t.Error("a temporary file of a minute ago was removed under its writer")
 	}
+
 	write(t, dir, "c", "q", start.Add(2*time.Hour))
 	if there() {
 		t.Error("a temporary file of two hours ago is still there")
 	}
+
 	wantList(t, drained(t, dir), "p", "q")
 	wantDropped(t, dir, 0)
 }
@@ -294,6 +320,7 @@ func TestManyProcessesAtOnce(t *testing.T) {
 			}
 		})
 	}
+
 	wg.Wait()
 	var mu sync.Mutex
 	seen := map[string]bool{}
@@ -310,10 +337,12 @@ func TestManyProcessesAtOnce(t *testing.T) {
 			}
 		})
 	}
+
 	wg.Wait()
 	if len(seen) != 80 {
 		t.Errorf("got %d events, want 80", len(seen))
 	}
+
 	wantDropped(t, dir, 160)
 }
 
@@ -325,6 +354,7 @@ func TestACrashWhileCountingLosesNoCount(t *testing.T) {
 	if err := Count(vfs.OS{}, dir, 5); err != nil {
 		t.Fatal(err)
 	}
+
 	wantDropped(t, dir, 4)
 	wantDropped(t, dir, 5)
 	wantDropped(t, dir, 0)
@@ -332,10 +362,15 @@ func TestACrashWhileCountingLosesNoCount(t *testing.T) {
 
 // TestM06TenThousandEvents: a spool of weeks is emptied in order and in bounded time.
 func TestM06TenThousandEvents(t *testing.T) {
-	dir, err := os.MkdirTemp("/dev/shm", "belay-spool") // in memory where there is such a folder: this is about our own cost
+	dir, err := os.MkdirTemp(
+		"/dev/shm",
+		"belay-spool",
+	) // in memory where there is such a folder: this is about our own cost
+
 	if err != nil {
 		dir = t.TempDir()
 	}
+
 	defer os.RemoveAll(dir)
 	payload := strings.Repeat("p", 235)
 	for i := range 10_000 { // as Write names them, without its 10,000 syncs
@@ -345,6 +380,7 @@ func TestM06TenThousandEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	write(t, dir, "10000", payload, start.Add(10*time.Second))
 	began, i := time.Now(), 0
 	n, err := Drain(t.Context(), vfs.OS{}, dir, func(h, _ []byte) error {
@@ -354,6 +390,7 @@ func TestM06TenThousandEvents(t *testing.T) {
 		i++
 		return nil
 	})
+
 	took := time.Since(began)
 	if n != 10_001 || err != nil {
 		t.Errorf("got %d, %v, want 10001 and no error", n, err)
@@ -361,5 +398,6 @@ func TestM06TenThousandEvents(t *testing.T) {
 	if took > 10*time.Second { // under a second on an idle machine; the bound only tells linear from quadratic
 		t.Errorf("drain took %v, want about a second", took)
 	}
+
 	t.Logf("10,001 events in %v", took)
 }

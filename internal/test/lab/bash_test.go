@@ -24,12 +24,12 @@ func (h *home) inCommand() *agent {
 }
 
 // toldOfBash checks the brief of a session that died in its long command.
-func toldOfBash(t *testing.T, r Request) {
+func toldOfBash(t *testing.T, h *home, r Request) {
 	t.Helper()
 	if n := r.Count(record); n != 1 {
 		t.Errorf("new session: got %d records in the request, want 1\n%s", n, said(r))
 	}
-	if got := doubts(r); !strings.Contains(got, "bash `touch started.flag") || strings.Contains(got, "step-one") {
+	if got := doubts(r); !strings.Contains(got, h.prog.shell("").Name+" `touch started.flag") || strings.Contains(got, "step-one") {
 		t.Errorf("new session: in doubt is %q, want the long command alone", got)
 	}
 	if r.Count("please start the work") == 0 {
@@ -54,7 +54,7 @@ func killedInToolThenNew(t *testing.T, h *home) (told string) {
 	h.model.Script(Turn{Text: "I look at what was done."})
 	first := h.run("please go on")
 	h.killTools()
-	toldOfBash(t, first)
+	toldOfBash(t, h, first)
 	if !strings.Contains(doubts(first), "its process is still running") {
 		t.Errorf("new session: the command that lost its agent still ran: got %q", doubts(first))
 	}
@@ -80,7 +80,7 @@ func killedWithDaemon(t *testing.T, h *home) {
 	a.signal(syscall.SIGKILL)
 	h.killTools()
 	h.model.Script(Turn{Text: "I look at what was done."})
-	toldOfBash(t, h.run("please go on"))
+	toldOfBash(t, h, h.run("please go on"))
 	if n := h.run("and again").Count(record); n != 0 {
 		t.Errorf("second new session: got %d records, want none: it was told", n)
 	}
@@ -96,11 +96,15 @@ func killedInToolThenResumed(t *testing.T, h *home) (first Request) {
 	h.died(session)
 	h.killTools()
 	h.model.Script(Turn{Text: "I look at what was done."})
-	first = h.run("--continue", "please go on")
+	if h.prog.again != "" {
+		first = h.resume(session, "please go on")
+	} else {
+		first = h.run("--continue", "please go on")
+	}
 	if n := first.Count(record); n != 1 || !strings.Contains(doubts(first), "touch started.flag") || strings.Contains(doubts(first), "step-one") {
 		t.Errorf("resumed: got %d records, in doubt %q, want one, with the long command alone\n%s", n, doubts(first), said(first))
 	}
-	second := h.run("--session", session, "and on")
+	second := h.resume(session, "and on")
 	if n := second.Count(record); n != 1 {
 		t.Errorf("resumed again: got %d records, want the one of before\n%s", n, said(second))
 	}
@@ -146,7 +150,7 @@ func killedInStreamThenResumed(t *testing.T, h *home) {
 	t.Helper()
 	session := streamKilled(t, h, Turn{Text: "A quick command.", Calls: []Call{h.prog.shell(quick)}})
 	h.model.Script(Turn{Text: "I look at what was done."})
-	r := h.run("--session", session, "please go on")
+	r := h.resume(session, "please go on")
 	if n := r.Count(record); n != 0 {
 		t.Errorf("resumed: got %d records, want none: the agent's own record holds it all\n%s", n, said(r))
 	}

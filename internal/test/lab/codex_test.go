@@ -16,6 +16,7 @@ import (
 
 	"belay/checkpoint"
 	wired "belay/internal/agent"
+	"belay/internal/agent/agenttest"
 	"belay/internal/agent/codex"
 	"belay/internal/state/query"
 )
@@ -76,10 +77,9 @@ func (h *home) codexConfig() string { return fmt.Sprintf(codexConfig, h.url, h.p
 // codexTrust says what a person says in /hooks.
 func (h *home) codexTrust() {
 	h.t.Helper()
-	for name, value := range map[string]string{"HOME": h.dir, "CODEX_HOME": h.path(".codex"), "BELAY_STATE_DIR": h.state()} {
-		h.t.Setenv(name, value)
-	}
-	if _, err := codex.New().Trust(wired.Paths{Hook: filepath.Join(os.Getenv(binVar), "belay-hook")}, false); err != nil {
+	host := agenttest.Host(h.dir, "CODEX_HOME="+h.path(".codex"))
+	host.State = h.state()
+	if _, err := codex.New(host).Trust(wired.Paths{Hook: filepath.Join(os.Getenv(binVar), "belay-hook")}, false); err != nil {
 		h.t.Fatal(err)
 	}
 }

@@ -4,6 +4,7 @@ package lab
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -43,6 +44,7 @@ type program struct {
 	args  []string               // before those of a run
 	slow  time.Duration          // how much longer than others its start may take
 	shell func(string) Call      // a call of its shell tool, with a command
+	again string                 // the flag with which it goes on with a session; --session when empty
 	pid   func(a *agent) int     // its own process when that is not the one started; 0 for that one
 }
 
@@ -292,6 +294,12 @@ type agent struct {
 func (h *home) start(args ...string) *agent {
 	h.t.Helper()
 	return h.startOn(nil, slices.Concat(h.prog.args, args)...)
+}
+
+// resume runs the agent once more in a session.
+func (h *home) resume(session, prompt string) Request {
+	h.t.Helper()
+	return h.run(cmp.Or(h.prog.again, "--session"), session, prompt)
 }
 
 // startOn runs the agent with these arguments alone and a stdin, or none.

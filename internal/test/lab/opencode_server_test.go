@@ -117,7 +117,7 @@ func TestOpencodeServerKilledInToolThenNew(t *testing.T) {
 	h, _ := opencodeServerInTool(t)
 	attach := []string{"--attach", h.opencodeServer()}
 	h.model.Script(Turn{Text: "I look at what was done."})
-	toldOfBash(t, h.run(append(attach, "please go on")...))
+	toldOfBash(t, h, h.run(append(attach, "please go on")...))
 	if n := h.run(append(attach, "and again")...).Count(record); n != 0 {
 		t.Errorf("second new session: got %d records, want none: it was told", n)
 	}

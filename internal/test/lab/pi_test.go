@@ -40,18 +40,23 @@ func newPi(t *testing.T) *home {
 
 // TestPiTwoRounds is an ordinary day: two prompts with a kill of the daemon between them, and a new session after a clean
 // end. Nobody needs to be told anything.
-func TestPiTwoRounds(t *testing.T) {
-	h := newPi(t)
-	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{piBash(quick)}}, Turn{Text: "The first round is done."})
+func TestPiTwoRounds(t *testing.T) { twoRounds(t, newPi(t), "--continue") }
+
+func twoRounds(t *testing.T, h *home, goOn ...string) {
+	t.Helper()
+	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{h.prog.shell(quick)}}, Turn{Text: "The first round is done."})
 	if n := h.run("please start the work").Count(record); n != 0 {
 		t.Errorf("first session: got %d records, want none: nothing was before it", n)
 	}
 	session := h.newest()
+	if len(goOn) == 0 {
+		goOn = []string{h.prog.again, session}
+	}
 	if err := syscall.Kill(h.daemonPID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	h.model.Script(Turn{Text: "The second round is done."})
-	if n := h.run("--continue", "second round please").Count(record); n != 0 {
+	if n := h.run(append(goOn, "second round please")...).Count(record); n != 0 {
 		t.Errorf("resumed after a clean end: got %d records, want none", n)
 	}
 	h.until("the end is seen", func() bool { return h.status(session).State == "ended" })
@@ -86,16 +91,18 @@ func TestPiKilledInToolThenResumed(t *testing.T) { killedInToolThenResumed(t, ne
 func TestPiKilledInStreamThenNew(t *testing.T) { killedInStreamThenNew(t, newPi(t)) }
 
 // TestPiKilledInFirstAnswer: before 0.99 pi has no file yet, and the prompt is in belay's events alone.
-func TestPiKilledInFirstAnswer(t *testing.T) {
-	h := newPi(t)
+func TestPiKilledInFirstAnswer(t *testing.T) { killedInFirstAnswer(t, newPi(t)) }
+
+func killedInFirstAnswer(t *testing.T, h *home) {
+	t.Helper()
 	session := streamKilled(t, h)
-	t.Logf("the prompt is in pi's own file: %v", h.transcripts("please start the work"))
+	t.Logf("the prompt is in its own file: %v", h.transcripts("please start the work"))
 	if st := h.status(session); st.MessageCount != 0 && st.MessageCount != 1 {
 		t.Errorf("got %d rounds, want the one that was cut off", st.MessageCount)
 	}
 	h.model.Script(Turn{Text: "I look at what was done."})
 	if r := h.run("please go on"); r.Count(record) != 1 || r.Count("please start the work") == 0 {
-		t.Errorf("new session: got %d records, want one with the prompt that pi lost\n%s", r.Count(record), said(r))
+		t.Errorf("new session: got %d records, want one with the prompt that was lost\n%s", r.Count(record), said(r))
 	}
 }
 
@@ -103,8 +110,10 @@ func TestPiKilledInStreamThenResumed(t *testing.T) { killedInStreamThenResumed(t
 
 // TestPiTerminatedInTool: pi says good-bye and kills its command. Since version 1 it writes down that the command was
 // aborted; before that nobody knows how it ended.
-func TestPiTerminatedInTool(t *testing.T) {
-	h := newPi(t)
+func TestPiTerminatedInTool(t *testing.T) { terminatedInTool(t, newPi(t)) }
+
+func terminatedInTool(t *testing.T, h *home) {
+	t.Helper()
 	a := h.inCommand()
 	if got := a.signal(syscall.SIGTERM); got != 143 {
 		t.Errorf("exit after SIGTERM: got %d, want 143", got)
@@ -134,7 +143,7 @@ func TestPiInterruptedInTool(t *testing.T) {
 	}
 }
 
-// piLong is a pi that a program drives (rpc): it lives through several prompts, as one at a terminal does.
+// piLong is a pi, or its kin, that a program drives (rpc): it lives through several prompts, as one at a terminal does.
 type piLong struct {
 	*agent
 	in *os.File
@@ -146,7 +155,7 @@ func (h *home) piLong() piLong {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	a := h.startOn(r, "--mode", "rpc", "--provider", "lab", "--model", "lab-model")
+	a := h.startOn(r, append([]string{"--mode", "rpc"}, h.prog.args[1:]...)...) // but for -p
 	if err := r.Close(); err != nil {
 		h.t.Fatal(err)
 	}
@@ -165,8 +174,13 @@ func (p piLong) say(command string) {
 func TestPiLives(t *testing.T) {
 	h := newPi(t)
 	h.write(".pi/agent/settings.json", `{"defaultProvider":"lab","defaultModel":"lab-model","compaction":{"keepRecentTokens":10}}`)
+	piLives(t, h)
+}
+
+func piLives(t *testing.T, h *home) {
+	t.Helper()
 	p := h.piLong()
-	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{piBash(quick)}}, Turn{Text: "The first round is done."},
+	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{h.prog.shell(quick)}}, Turn{Text: "The first round is done."},
 		Turn{Text: "half of an answer", Hold: true}, Turn{Text: "The third round is done."})
 	p.say(`{"id":"1","type":"prompt","message":"please start the work"}`)
 	h.until("the first round is in the file", func() bool { return h.transcripts("The first round is done.") })
@@ -188,7 +202,7 @@ func TestPiLives(t *testing.T) {
 		return shown.State.LastFull != nil && shown.State.LastFull.Cause == checkpoint.CauseCompaction
 	})
 	p.say(`{"id":"6","type":"new_session"}`)
-	h.until("pi has a new session", func() bool { return strings.Contains(p.printed(), `"command":"new_session","success":true`) })
+	h.until("there is a new session", func() bool { return strings.Contains(p.printed(), `"command":"new_session","success":true`) })
 	h.until("the first session has ended", func() bool { return h.status(session).State == "ended" })
 	before := len(h.model.Main())
 	p.say(`{"id":"7","type":"prompt","message":"another subject"}`)
@@ -222,8 +236,10 @@ func TestPiLives(t *testing.T) {
 func TestPiWithoutBelay(t *testing.T) { withoutBelay(t, newPi(t), ".pi/agent/extensions/belay.ts") }
 
 // TestPiNotKept: of a session that pi itself does not keep belay keeps nothing.
-func TestPiNotKept(t *testing.T) {
-	h := newPi(t)
+func TestPiNotKept(t *testing.T) { notKept(t, newPi(t)) }
+
+func notKept(t *testing.T, h *home) {
+	t.Helper()
 	h.run("--no-session", "please start the work")
 	h.run("a kept one")
 	if list := h.sessions(); len(list) != 1 {
@@ -232,15 +248,17 @@ func TestPiNotKept(t *testing.T) {
 }
 
 // TestPiUninstall: pi's folder is as it was, byte for byte, after sessions ran with belay in it.
-func TestPiUninstall(t *testing.T) {
-	h := newPi(t)
-	ext := h.path(".pi/agent/extensions/belay.ts")
+func TestPiUninstall(t *testing.T) { uninstalled(t, newPi(t), ".pi/agent/extensions/belay.ts") }
+
+func uninstalled(t *testing.T, h *home, file string) {
+	t.Helper()
+	ext := h.path(file)
 	if !exists(ext) {
 		t.Fatalf("%s is not there after install", ext)
 	}
 	h.run("please start the work")
 	session, before := h.newest(), h.agentFiles()
-	for _, args := range [][]string{{"status"}, {"recover", "--session", session}, {"checkpoint", "--agent", "pi", "--session", session}, {"list"}, {"doctor"}} {
+	for _, args := range [][]string{{"status"}, {"recover", "--session", session}, {"checkpoint", "--agent", h.prog.name, "--session", session}, {"list"}, {"doctor"}} {
 		if out, err := h.belay(args...); err != nil {
 			t.Logf("%v\n%s", err, out) // doctor may find fault with the lab; what counts is below
 		}
@@ -248,7 +266,7 @@ func TestPiUninstall(t *testing.T) {
 	if after := h.agentFiles(); !maps.Equal(after, before) {
 		t.Errorf("belay's commands changed files of the agent: got %v, want %v", after, before)
 	}
-	if out, err := h.belay("uninstall", "pi"); err != nil {
+	if out, err := h.belay("uninstall", h.prog.name); err != nil {
 		t.Fatalf("belay uninstall: %v\n%s", err, out)
 	}
 	if exists(filepath.Dir(ext)) {

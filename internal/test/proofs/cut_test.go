@@ -82,7 +82,7 @@ func cutOne(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := query.Open(t.TempDir(), all.All()).Guess(path)
+	name := query.Open(t.TempDir(), all.All(agent.Host{})).Guess(path)
 	if name == "" {
 		name = "pi" // a file without a header: any agent's reader must bear it
 	}
@@ -104,7 +104,7 @@ func cutAt(t *testing.T, agentName string, prefix, earlier []byte) {
 	if err := os.WriteFile(file, prefix, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f := query.Open(filepath.Join(dir, "state"), all.All())
+	f := query.Open(filepath.Join(dir, "state"), all.All(agent.Host{}))
 	for _, limit := range []int{600, 9000} {
 		r, err := f.Recover(context.Background(), question(agentName, file, recovery.Brief, limit))
 		if err != nil {

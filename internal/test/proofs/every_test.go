@@ -217,7 +217,7 @@ func claimed(t *testing.T, k kind, name, path string) agent.Agent {
 		t.Fatal(err)
 	}
 	var by []string
-	for _, a := range all.All() {
+	for _, a := range all.All(agent.Host{}) {
 		if r, ok := a.(agent.Recogniser); ok && r.Recognise(data[:min(len(data), 64<<10)]) {
 			by = append(by, a.Name())
 		}
@@ -229,7 +229,7 @@ func claimed(t *testing.T, k kind, name, path string) agent.Agent {
 	if who == "" && len(by) > 0 {
 		who = by[0]
 	}
-	a, ok := all.ByName(who)
+	a, ok := all.ByName(agent.Host{}, who)
 	if !ok {
 		t.Fatalf("%s is of no agent", name)
 	}
@@ -359,7 +359,7 @@ func (f *tally) String() string {
 // hookFigures decodes every payload of a file and counts the events that they mean.
 func hookFigures(t *testing.T, k kind, name, path string) string {
 	t.Helper()
-	a, ok := all.ByName(k.hooks)
+	a, ok := all.ByName(agent.Host{}, k.hooks)
 	if !ok {
 		t.Fatalf("no agent is called %s", k.hooks)
 	}
@@ -371,7 +371,7 @@ func hookFigures(t *testing.T, k kind, name, path string) string {
 	h := sha256.New()
 	list := payloads(t, k, name, data)
 	for n, p := range list {
-		in, err := a.Decode(p)
+		in, err := a.Decode(t.Context(), p)
 		if err != nil {
 			t.Errorf("payload %d: %v", n+1, err)
 		}

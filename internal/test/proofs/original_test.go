@@ -1,6 +1,7 @@
 package proofs
 
 import (
+	"belay/internal/agent"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -60,7 +61,7 @@ func delta(t *testing.T, content string, format recovery.Format) recovery.Result
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r, err := query.Open(filepath.Join(dir, "state"), all.All()).Recover(context.Background(), query.Question{Name: state.Name{Agent: "openclaw"},
+	r, err := query.Open(filepath.Join(dir, "state"), all.All(agent.Host{})).Recover(context.Background(), query.Question{Name: state.Name{Agent: "openclaw"},
 		Transcript: file, Options: recovery.Options{Start: recovery.StartManual, Format: format}, NoWorkTree: true})
 	if err != nil {
 		t.Fatal(err)

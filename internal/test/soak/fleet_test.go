@@ -170,8 +170,8 @@ func (m *member) calls(ctx context.Context, at moment) {
 	req, payload := m.hooks.request(m.talk, at)
 	m.event++
 	req.PID, req.ID = m.agent.Process.Pid, fmt.Sprintf("%s/%d", m.talk.id, m.event)
-	real := m.talk.agent == "claude-code" && at != begins
-	if real && m.rng.IntN(20) == 0 {
+	withClient := m.talk.agent == "claude-code" && at != begins
+	if withClient && m.rng.IntN(20) == 0 {
 		m.hook(ctx, req, payload)
 		return
 	}
@@ -180,7 +180,7 @@ func (m *member) calls(ctx context.Context, at moment) {
 	switch {
 	case err != nil:
 		m.refused.Add(1)
-		if real {
+		if withClient {
 			m.hook(ctx, req, payload)
 		}
 	case !reply.OK:

@@ -3,6 +3,7 @@
 package soak
 
 import (
+	"belay/internal/agent"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -307,7 +308,7 @@ func (f *fleet) recount(t *testing.T) {
 
 // recoverAll recovers every session and looks for its newest acknowledged prompt.
 func (f *fleet) recoverAll(t *testing.T) {
-	folder := query.Open(f.state, all.All())
+	folder := query.Open(f.state, all.All(agent.Host{}))
 	began, bad, damaged := time.Now(), 0, 0
 	for _, s := range f.mu.talks {
 		word := s.word.Load()

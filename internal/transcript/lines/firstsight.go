@@ -40,7 +40,7 @@ func (r *Reader[S, P]) firstSight(ctx context.Context, opt checkpoint.ReadOption
 	head, end := r.page(*new(S)), int64(0)
 	span, err := r.src.Read(ctx, Pos{}, Options{Max: firstHead}, func(l Line) bool {
 		end = l.End
-		head.line(ctx, l)
+		head.Line(ctx, l)
 		return !head.has(isPrompt)
 	})
 	if err != nil {

@@ -84,10 +84,13 @@ func (p *Page[S]) Before(ctx context.Context, limit int64, fn func(Line) bool) e
 	return p.src.Backward(ctx, p.off, limit, fn)
 }
 
+// Page makes one by which lines are looked at by themselves: it knows no others, and nothing counts as a repeat.
+func (f *Format[S]) Page(s S) *Page[S] { return &Page[S]{State: s, format: f, complete: true} }
+
 // Entries gives what a line comes to by itself.
 func (f *Format[S]) Entries(ctx context.Context, s S, l Line) []checkpoint.Entry {
-	p := Page[S]{State: s, format: f, complete: true}
-	p.line(ctx, l)
+	p := f.Page(s)
+	p.Line(ctx, l)
 	return p.Entries
 }
 
@@ -103,8 +106,8 @@ func (p *Page[S]) restart() {
 	p.Add(checkpoint.Entry{Op: checkpoint.Reset})
 }
 
-// line takes one line: a record, or a broken line, on which there may be records.
-func (p *Page[S]) line(ctx context.Context, l Line) {
+// Line takes one line: a record, or a broken line, on which there may be records.
+func (p *Page[S]) Line(ctx context.Context, l Line) {
 	if p.format.Skip != nil && p.format.Skip(l.Data) {
 		return
 	}

@@ -202,7 +202,7 @@ func (r *Reader[S, P]) forward(ctx context.Context, s S, opt checkpoint.ReadOpti
 			r.learned = true
 			r.learn(ctx, l.Off)
 		}
-		p.line(ctx, l)
+		p.Line(ctx, l)
 		return p.decoded < readDecoded && len(p.Entries) < readEntries && ctx.Err() == nil
 	})
 	if err != nil {

@@ -59,7 +59,7 @@ func TestEachAgentsForm(t *testing.T) {
 		{"gemini: a document that breaks off", "gemini", "session-2026-01-05T10-00-b8570c78.json", []string{`{"sessionId":"s","projectHash":"h","messages":[`, geminiAsk + `,`, geminiAsk[:30]},
 			[]string{`{"sessionId":"s","projectHash":"h","messages":[`, geminiAsk + "]}"}},
 	} {
-		g, _ := all.ByName(c.agent)
+		g, _ := all.ByName(agent.Host{}, c.agent)
 		path := filepath.Join(t.TempDir(), c.file)
 		if err := os.WriteFile(path, []byte(strings.Join(c.text, "\n")), 0o600); err != nil {
 			t.Fatal(err)
@@ -80,7 +80,7 @@ func TestEachAgentsForm(t *testing.T) {
 
 // TestHeaderThatCannotBeMade: nothing is invented; the report says what is missing.
 func TestHeaderThatCannotBeMade(t *testing.T) {
-	g, _ := all.ByName("pi")
+	g, _ := all.ByName(agent.Host{}, "pi")
 	path := filepath.Join(t.TempDir(), "unnamed.jsonl")
 	if err := os.WriteFile(path, []byte(piAsk+"\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func TestHeaderThatCannotBeMade(t *testing.T) {
 
 // TestCompressedRollout: an archive is examined by what is in it; its copy is plain.
 func TestCompressedRollout(t *testing.T) {
-	g, _ := all.ByName("codex")
+	g, _ := all.ByName(agent.Host{}, "codex")
 	text := strings.Join([]string{codexMeta, codexTurn, codexAsk, codexCall, ""}, "\n")
 	z, err := zstd.NewWriter(nil)
 	if err != nil {
@@ -134,7 +134,7 @@ func TestMadeResultsStayInDoubt(t *testing.T) {
 		{"pi", "s.jsonl", piHead + "\n" + piAsk + "\n" + piCall + "\n"},
 		{"codex", rollout, codexMeta + "\n" + codexTurn + "\n" + codexAsk + "\n" + codexCall + "\n"},
 	} {
-		g, _ := all.ByName(c.agent)
+		g, _ := all.ByName(agent.Host{}, c.agent)
 		path := filepath.Join(t.TempDir(), c.file)
 		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)

@@ -40,7 +40,7 @@ func samples(t *testing.T) (list []sample) {
 		{"cursor", "../../agent/cursor/testdata"}, {"copilot", "../../agent/copilot/testdata"},
 		{"gemini", "../../agent/gemini/testdata/transcripts"}, {"gemini", "../../../../shared/transcripts/gemini"},
 	} {
-		g, ok := all.ByName(s.agent)
+		g, ok := all.ByName(agent.Host{}, s.agent)
 		if !ok {
 			t.Fatalf("no agent %s", s.agent)
 		}

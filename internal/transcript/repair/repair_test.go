@@ -22,7 +22,7 @@ const cases = "../../agent/claude/testdata/reader/cases/"
 
 func claude(t testing.TB) agent.Agent {
 	t.Helper()
-	g, ok := all.ByName("claude-code")
+	g, ok := all.ByName(agent.Host{}, "claude-code")
 	if !ok {
 		t.Fatal("no agent claude-code")
 	}
@@ -204,7 +204,7 @@ func FuzzRepair(f *testing.F) {
 	f.Add([]byte(`{"type":"response_item","payload":{"type":"function_call","call_id":"c"}}`+"\n\x00\n"), byte(2))
 	f.Add([]byte(`{"id":"a","type":"gemini","toolCalls":[{"id":"c","status":"executing"}]}`), byte(3))
 	f.Fuzz(func(t *testing.T, data []byte, which byte) {
-		g, _ := all.ByName(names[int(which)%len(names)])
+		g, _ := all.ByName(agent.Host{}, names[int(which)%len(names)])
 		path := filepath.Join(t.TempDir(), "s.jsonl")
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)

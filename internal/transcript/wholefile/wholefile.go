@@ -108,6 +108,11 @@ func (c cursor) encode() checkpoint.Cursor {
 	return checkpoint.Cursor(b)
 }
 
+// After is a cursor just behind an item, as if nothing but that had been told.
+func After(id string, hash uint64) checkpoint.Cursor {
+	return cursor{Ring: []mark{{checkpoint.Hash(id), uint32(hash)}}}.encode()
+}
+
 // look is how a file looked. One that looks the same, and did not change just now, needs no second reading.
 type look struct {
 	size    int64

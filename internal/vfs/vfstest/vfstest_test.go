@@ -50,7 +50,10 @@ func read(fsys vfs.FS, name string) string {
 
 // class names an error as callers test for it.
 func class(err error) string {
-	for _, known := range []error{nil, fs.ErrNotExist, fs.ErrExist, fs.ErrClosed, io.EOF, syscall.ENOTDIR, syscall.EISDIR, syscall.EBADF, syscall.EINVAL} {
+	for _, known := range []error{
+		nil, fs.ErrNotExist, fs.ErrExist, fs.ErrClosed, io.EOF, syscall.ENOTDIR, syscall.EISDIR, syscall.EBADF,
+		syscall.EINVAL,
+	} {
 		if errors.Is(err, known) {
 			return fmt.Sprint(known)
 		}

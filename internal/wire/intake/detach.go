@@ -30,6 +30,7 @@ func StartDetached(exe string, args []string, stateDir string) error {
 	if err := cmd.Process.Release(); err != nil {
 		return fmt.Errorf("start %s detached: %w", exe, err)
 	}
+
 	return nil
 }
 
@@ -43,6 +44,7 @@ func hideDescriptors() (restore func()) {
 		if err != nil || fd < 3 {
 			continue
 		}
+
 		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 		if err != nil || flags&unix.FD_CLOEXEC != 0 {
 			continue // the folder's own descriptor, closed by now, or one of Go's
@@ -51,6 +53,7 @@ func hideDescriptors() (restore func()) {
 			hidden = append(hidden, fd)
 		}
 	}
+
 	return func() {
 		for _, fd := range hidden {
 			_, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0)
@@ -69,11 +72,13 @@ func Environ(environ []string, stateDir string) []string {
 	if stateDir != "" {
 		keep = append(keep, "BELAY_STATE_DIR="+stateDir)
 	}
+
 	for _, kv := range environ {
 		if name, _, ok := strings.Cut(kv, "="); ok && keepEnv(name) {
 			keep = append(keep, kv)
 		}
 	}
+
 	return keep
 }
 
@@ -84,15 +89,18 @@ func keepEnv(name string) bool {
 	case "BELAY_INTERNAL", "BELAY_STATE_DIR", "BELAY_SESSION", "BELAY_DEBUG":
 		return false // set here, or meant for the caller alone
 	}
+
 	for _, p := range []string{"BELAY_", "XDG_", "LC_"} {
 		if strings.HasPrefix(name, p) {
 			return true
 		}
 	}
+
 	for _, s := range []string{"_DIR", "_HOME", "_PATH"} {
 		if strings.HasSuffix(name, s) {
 			return true
 		}
 	}
+
 	return false
 }

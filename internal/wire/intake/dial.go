@@ -22,6 +22,7 @@ func Dial(ctx context.Context, places []string) (net.Conn, error) {
 		}
 		err = errors.Join(err, derr)
 	}
+
 	return nil, err
 }
 
@@ -52,14 +53,17 @@ func (p *peer) send(ctx context.Context, header, payload []byte) error {
 			return fmt.Errorf("send event: %w", err)
 		}
 	}
+
 	bufs := net.Buffers{header, payload}
 	if _, err := bufs.WriteTo(p.conn); err != nil {
 		return fmt.Errorf("send event: %w", err)
 	}
+
 	line, err := p.r.ReadSlice('\n')
 	if err != nil {
 		return fmt.Errorf("read answer: %w", err)
 	}
+
 	var rep wire.Reply
 	if err := json.Unmarshal(line, &rep); err != nil {
 		return fmt.Errorf("read answer: %w", err)
@@ -67,11 +71,13 @@ func (p *peer) send(ctx context.Context, header, payload []byte) error {
 	if _, err := io.CopyN(io.Discard, p.r, int64(max(rep.Len, 0))); err != nil { // nobody waits for these bytes
 		return fmt.Errorf("read answer: %w", err)
 	}
+
 	switch {
 	case rep.OK:
 		return nil
 	case rep.Code == wire.CodeStopping || rep.Code == wire.CodeInternal:
 		return fmt.Errorf("%s: %s", rep.Code, rep.Message)
 	}
+
 	return fmt.Errorf("%w: %s: %s", ErrRefused, rep.Code, rep.Message)
 }

@@ -24,6 +24,7 @@ func (in *intake) handOver(ctx context.Context, req wire.Request, payload []byte
 			_ = start.Unlock() // the end of the process would do it
 		}
 	}()
+
 	for {
 		conn, err := Dial(ctx, in.places)
 		if err == nil {
@@ -40,6 +41,7 @@ func (in *intake) handOver(ctx context.Context, req wire.Request, payload []byte
 				return err
 			}
 		}
+
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("hand over event %s: %w", req.ID, ErrNoDaemon)
@@ -55,11 +57,13 @@ func (in *intake) startOnce(ctx context.Context) (*flock.Flock, error) {
 	if ok, err := l.TryLock(); !ok || err != nil {
 		return nil, nil // another is at it, or the folder went away: the socket is looked at again
 	}
+
 	unlock := func() { _ = l.Unlock() } // only a lock: nothing was written
 	if conn, err := Dial(ctx, in.places); err == nil {
 		unlock()
 		return nil, conn.Close()
 	}
+
 	stamp := in.lock + "start.stamp"
 	if fi, err := os.Lstat(stamp); err == nil {
 		if age := time.Since(fi.ModTime()); age >= 0 && age < startEvery {
@@ -67,6 +71,7 @@ func (in *intake) startOnce(ctx context.Context) (*flock.Flock, error) {
 			return nil, nil
 		}
 	}
+
 	if err := touch(stamp); err != nil {
 		unlock()
 		return nil, err
@@ -75,6 +80,7 @@ func (in *intake) startOnce(ctx context.Context) (*flock.Flock, error) {
 		unlock()
 		return nil, fmt.Errorf("start daemon: %w", err)
 	}
+
 	return l, nil
 }
 
@@ -83,10 +89,12 @@ func touch(name string) error {
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("stamp start of daemon: %w", err)
 	}
+
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("stamp start of daemon: %w", err)
 	}
+
 	return f.Close()
 }
 
@@ -97,15 +105,18 @@ func (in *intake) emptySpool(ctx context.Context) error {
 	if in.lock == "" {
 		return nil
 	}
+
 	for ctx.Err() == nil {
 		events, _, err := spool.Pending(in.opt.FS, in.spool)
 		if err != nil || events == 0 {
 			return err
 		}
+
 		l := in.flock("drain.lock")
 		if ok, err := l.TryLock(); !ok || err != nil {
 			return nil
 		}
+
 		n, err := in.drain(ctx)
 		_ = l.Unlock() // only a lock: nothing was written
 		switch {
@@ -115,6 +126,7 @@ func (in *intake) emptySpool(ctx context.Context) error {
 			return err // nothing but events that the daemon refuses
 		}
 	}
+
 	return nil
 }
 
@@ -124,6 +136,7 @@ func (in *intake) drain(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", spool.ErrStop, err)
 	}
+
 	defer conn.Close() // all that was sent is answered
 	p := newPeer(conn)
 	return spool.Drain(ctx, in.opt.FS, in.spool, func(header, payload []byte) error {

@@ -106,6 +106,7 @@ func Run(ctx context.Context, stdin io.Reader, opt Options) error {
 		return err
 	case <-last.C:
 	}
+
 	saved := make(chan error, 1)
 	go func() { saved <- in.save() }()
 	last.Reset(in.opt.Grace)
@@ -124,11 +125,13 @@ func (in *intake) run(ctx context.Context, stdin io.Reader) error {
 	if err != nil && !empty {
 		return errors.Join(err, in.count())
 	}
+
 	in.hold(req.Request, payload, empty)
 	if req.Rest {
 		payload = in.readRest(ctx, &req.Request, payload)
 		in.hold(req.Request, payload, empty)
 	}
+
 	err = in.deliver(ctx, req.Request, payload, empty)
 	in.held.Store(nil)
 	return err
@@ -171,6 +174,7 @@ func (in *intake) deliver(ctx context.Context, req wire.Request, payload []byte,
 			return errors.Join(err, in.count())
 		}
 	}
+
 	if empty {
 		return nil // eight others see to the daemon
 	}
@@ -180,6 +184,7 @@ func (in *intake) deliver(ctx context.Context, req wire.Request, payload []byte,
 	if kerr := in.keep(req, payload); kerr != nil {
 		return errors.Join(err, kerr)
 	}
+
 	return errors.Join(err, in.emptySpool(ctx))
 }
 
@@ -202,6 +207,7 @@ func newIntake(opt Options) *intake {
 	if opt.Limits == (spool.Limits{}) {
 		opt.Limits = spool.DefaultLimits()
 	}
+
 	opt.StateDir = filepath.Clean(opt.StateDir)
 	opt.FS = vfs.Within(opt.FS, opt.StateDir)
 	in := &intake{opt: opt, places: wire.SocketPlaces(opt.StateDir), spool: state.Dir{Root: opt.StateDir}.Spool()}
@@ -209,6 +215,7 @@ func newIntake(opt Options) *intake {
 	if opt.Socket != "" {
 		in.places = []string{opt.Socket}
 	}
+
 	return in
 }
 
@@ -221,6 +228,7 @@ func (in *intake) lockPrefix() string {
 		if vfs.MakeDir(vfs.OS{}, dir) != nil || wire.Private(dir) != nil {
 			continue
 		}
+
 		// Made and kept: whether a folder can be written in is only known by trying.
 		f, err := os.OpenFile(prefix+"start.lock", os.O_CREATE|os.O_RDWR|vfs.PlainFlags, vfs.FileMode)
 		if err == nil {
@@ -228,6 +236,7 @@ func (in *intake) lockPrefix() string {
 			return prefix
 		}
 	}
+
 	return ""
 }
 
@@ -236,6 +245,7 @@ func (in *intake) trySlot(kind string) (*flock.Flock, bool) {
 	if in.lock == "" {
 		return nil, false
 	}
+
 	first := rand.IntN(slots)
 	for i := range slots {
 		l := in.flock(fmt.Sprintf("%s.%d.lock", kind, (first+i)%slots))
@@ -243,6 +253,7 @@ func (in *intake) trySlot(kind string) (*flock.Flock, bool) {
 			return l, true
 		}
 	}
+
 	return nil, false
 }
 
@@ -277,18 +288,21 @@ func readRequest(r io.Reader) (req request, payload []byte, err error) {
 			return req, nil, fmt.Errorf("%w: %d bytes without an end", ErrNoRequest, len(line))
 		}
 	}
+
 	if err := json.Unmarshal(line, &req); err != nil {
 		return req, nil, fmt.Errorf("%w: %w", ErrNoRequest, err)
 	}
 	if req.Len < 0 || req.Len > wire.MaxPayload {
 		return req, nil, fmt.Errorf("%w: a payload of %d bytes", ErrNoRequest, req.Len)
 	}
+
 	req.Spooled = time.Now().UnixMilli() // from here on nobody waits for the answer
 	var buf bytes.Buffer
 	n, err := io.Copy(&buf, io.LimitReader(br, int64(req.Len)))
 	if err != nil || int(n) < req.Len { // the hook was killed, or gave up filling a pipe
 		req.Len, req.Cut, req.Rest = int(n), true, false // a rest would follow a hole
 	}
+
 	return req, buf.Bytes(), nil
 }
 
@@ -309,18 +323,23 @@ func (in *intake) keep(req wire.Request, payload []byte) error {
 	if len(payload) > 0 {
 		payload = in.opt.Redact(req.Agent, req.Event, payload)
 	}
+
 	if len(req.Body) > 0 {
 		req.Body = in.opt.Redact(req.Agent, req.Event, req.Body)
 		if !json.Valid(req.Body) {
 			req.Body, req.Cut = nil, true
 		}
 	}
+
 	req.Len = len(payload)
 	header, err := encode(req)
 	if err != nil {
 		return errors.Join(err, in.count())
 	}
-	at := time.UnixMilli(req.Spooled) // some intakes wait, some do not: the event's own time gives its place in the order
+
+	at := time.UnixMilli(
+		req.Spooled,
+	) // some intakes wait, some do not: the event's own time gives its place in the order
 	dropped, err := spool.Write(in.opt.FS, in.spool, in.opt.Limits, header, payload, at)
 	if err != nil {
 		return errors.Join(fmt.Errorf("%w: %w", ErrDropped, err), in.count())
@@ -328,6 +347,7 @@ func (in *intake) keep(req wire.Request, payload []byte) error {
 	if dropped > 0 {
 		return fmt.Errorf("spool event %s: %w: %d, for room", req.ID, ErrDropped, dropped)
 	}
+
 	return nil
 }
 

@@ -45,6 +45,7 @@ func serve(t *testing.T, ln net.Listener, reply string) *fake {
 			if err != nil {
 				return
 			}
+
 			mu.Lock()
 			conns = append(conns, conn)
 			mu.Unlock()
@@ -54,6 +55,7 @@ func serve(t *testing.T, ln net.Listener, reply string) *fake {
 			})
 		}
 	})
+
 	t.Cleanup(func() {
 		_ = ln.Close()
 		mu.Lock()
@@ -63,6 +65,7 @@ func serve(t *testing.T, ln net.Listener, reply string) *fake {
 		mu.Unlock()
 		wg.Wait()
 	})
+
 	return f
 }
 
@@ -73,14 +76,17 @@ func (f *fake) talk(conn net.Conn, reply string) {
 		if err != nil {
 			return
 		}
+
 		var g got
 		if json.Unmarshal(line, &g.req) != nil {
 			return
 		}
+
 		buf := make([]byte, g.req.Len)
 		if _, err := io.ReadFull(r, buf); err != nil {
 			return
 		}
+
 		g.payload = string(buf)
 		f.mu.Lock()
 		f.events = append(f.events, g)
@@ -142,9 +148,11 @@ func spooled(t *testing.T, dir string) (list []got) {
 		list = append(list, g)
 		return json.Unmarshal(h, &list[len(list)-1].req)
 	})
+
 	if err != nil {
 		t.Errorf("read spool: %v", err)
 	}
+
 	return list
 }
 
@@ -164,10 +172,12 @@ func TestHandsOverWithTheSameID(t *testing.T) {
 	if err := Run(t.Context(), event("id-1", "a secret payload"), options(dir)); err != nil {
 		t.Fatal(err)
 	}
+
 	events := f.list()
 	if len(events) != 1 {
 		t.Fatalf("got %d events, want 1", len(events))
 	}
+
 	g := events[0]
 	if g.req.ID != "id-1" || g.req.Agent != "claude-code" || g.req.Event != "Stop" || g.req.PID != 7 ||
 		g.req.Workspace != "/w" || g.req.Cut || g.payload != "a secret payload" {
@@ -179,6 +189,7 @@ func TestHandsOverWithTheSameID(t *testing.T) {
 	if left := spooled(t, dir); len(left) != 0 {
 		t.Errorf("spool: got %d events, want none", len(left))
 	}
+
 	wantDropped(t, dir, 0)
 }
 
@@ -187,10 +198,12 @@ func TestSpoolsRedactedWhenNoDaemonStarts(t *testing.T) {
 	if err := Run(t.Context(), event("id-1", "a secret payload"), options(dir)); !errors.Is(err, errNoStart) {
 		t.Errorf("got %v, want the reason of the start", err)
 	}
+
 	list := spooled(t, dir)
 	if len(list) != 1 || list[0].payload != "a [gone] payload" || list[0].req.ID != "id-1" || list[0].req.Len != 16 {
 		t.Errorf("got %+v, want the redacted event with its id and new length", list)
 	}
+
 	wantDropped(t, dir, 0)
 }
 
@@ -223,7 +236,9 @@ func TestADaemonThatStopsIsNoDaemon(t *testing.T) {
 	serve(t, listen(t, dir), `{"ok":false,"code":"stopping"}`+"\n")
 	opt := options(dir)
 	opt.Wait = 100 * time.Millisecond
-	opt.StartDaemon = func() error { return nil } // the one that stops may be gone before the wait is over: then another is started
+
+	// the one that stops may be gone before the wait is over: then another is started
+	opt.StartDaemon = func() error { return nil }
 	if err := Run(t.Context(), event("id-1", "p"), opt); err != nil {
 		t.Errorf("got %v, want the event spooled", err)
 	}
@@ -244,6 +259,7 @@ func TestARefusedEventIsNotTriedAgain(t *testing.T) {
 	if n := len(spooled(t, dir)); n != 0 {
 		t.Errorf("spool: got %d events, want none", n)
 	}
+
 	wantDropped(t, dir, 1)
 }
 
@@ -254,14 +270,17 @@ func TestEmptiesTheSpoolOfOthers(t *testing.T) {
 		opt.Wait = 50 * time.Millisecond
 		_ = Run(t.Context(), event(fmt.Sprint("old-", i), "p"), opt) // no daemon: spooled
 	}
+
 	f := serve(t, listen(t, dir), okReply)
 	if err := Run(t.Context(), event("new", "p"), options(dir)); err != nil {
 		t.Fatal(err)
 	}
+
 	var ids []string
 	for _, g := range f.list() {
 		ids = append(ids, g.req.ID)
 	}
+
 	if want := "new old-0 old-1 old-2"; strings.Join(ids, " ") != want {
 		t.Errorf("got %v, want %s", ids, want)
 	}
@@ -280,6 +299,7 @@ func TestWithoutASlotItSpoolsAtOnce(t *testing.T) {
 		}
 		defer l.Unlock()
 	}
+
 	if _, ok := in.trySlot("intake"); ok {
 		t.Fatal("a ninth slot")
 	}
@@ -304,6 +324,7 @@ func TestNothingUnredactedIsKept(t *testing.T) {
 	if n := len(spooled(t, dir)); n != 0 {
 		t.Errorf("spool: got %d events, want none", n)
 	}
+
 	wantDropped(t, dir, 1)
 }
 
@@ -314,6 +335,7 @@ func TestStateFolderThatCannotBe(t *testing.T) {
 	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	opt := options(filepath.Join(file, "belay"))
 	opt.Wait = time.Minute // it must not wait
 	err := Run(t.Context(), event("id-1", "p"), opt)
@@ -323,6 +345,7 @@ func TestStateFolderThatCannotBe(t *testing.T) {
 	if data, _ := os.ReadFile(file); string(data) != "x" {
 		t.Errorf("the file in the way holds %q, want x", data)
 	}
+
 	for _, p := range wire.SocketPlaces(opt.StateDir) { // the locks went beside the short socket
 		left, _ := filepath.Glob(strings.TrimSuffix(p, "sock") + "*")
 		for _, name := range left {
@@ -350,10 +373,12 @@ func TestBrokenRequests(t *testing.T) {
 			if err := Run(t.Context(), strings.NewReader(tt.in), options(dir)); !errors.Is(err, tt.want) {
 				t.Errorf("got %v, want %v", err, tt.want)
 			}
+
 			list := spooled(t, dir)
 			if len(list) != tt.spooled || tt.spooled == 1 && (!list[0].req.Cut || list[0].payload != "half") {
 				t.Errorf("spool: got %+v, want %d", list, tt.spooled)
 			}
+
 			wantDropped(t, dir, 1-tt.spooled)
 		})
 	}

@@ -33,6 +33,7 @@ func (in *intake) readRest(ctx context.Context, req *wire.Request, payload []byt
 	} else {
 		wait = min(wait, crowdedRestWait)
 	}
+
 	end := time.Now().Add(wait)
 	buf := make([]byte, 64<<10)
 	for waste := 0; waste < maxWaste; {
@@ -41,11 +42,13 @@ func (in *intake) readRest(ctx context.Context, req *wire.Request, payload []byt
 			req.Cut = req.Cut || more
 			break
 		}
+
 		room := min(n, wire.MaxPayload-len(payload))
 		payload = append(payload, buf[:room]...)
 		waste += n - room
 		req.Cut = req.Cut || room < n
 	}
+
 	req.Len = len(payload)
 	return payload
 }
@@ -59,6 +62,7 @@ func readBefore(ctx context.Context, fd int, buf []byte, end time.Time) (n int, 
 	if kind := uint32(st.Mode) & unix.S_IFMT; kind != unix.S_IFIFO && kind != unix.S_IFSOCK {
 		return 0, true // the same: some other file of ours has the number
 	}
+
 	n, err := readFD(ctx, fd, buf, end)
 	return n, err != nil
 }
@@ -70,6 +74,7 @@ func readFD(ctx context.Context, fd int, buf []byte, end time.Time) (n int, err 
 		if left <= 0 || ctx.Err() != nil {
 			return 0, os.ErrDeadlineExceeded
 		}
+
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 		ready, err := unix.Poll(fds, int(min(left, restPiece)/time.Millisecond)+1)
 		if err == unix.EINTR || err == nil && ready == 0 {
@@ -78,10 +83,12 @@ func readFD(ctx context.Context, fd int, buf []byte, end time.Time) (n int, err 
 		if err != nil {
 			return 0, err
 		}
+
 		n, err = unix.Read(fd, buf)
 		if err == unix.EINTR || err == unix.EAGAIN {
 			continue
 		}
+
 		return max(n, 0), err
 	}
 }

@@ -19,13 +19,17 @@ func slow(t *testing.T, first string) (in io.Reader, r, w *os.File) {
 	if err := syscall.Pipe(p[:]); err != nil {
 		t.Fatal(err)
 	}
+
 	r, w = os.NewFile(uintptr(p[0]), "reader"), os.NewFile(uintptr(p[1]), "writer")
 	t.Cleanup(func() {
 		_ = r.Close()
 		_ = w.Close()
 	})
-	return strings.NewReader(fmt.Sprintf(`{"v":1,"op":"hook","agent":"pi","event":"e","id":"a","rest":true,"len":%d}`+"\n%s",
-		len(first), first)), r, w
+
+	return strings.NewReader(
+		fmt.Sprintf(`{"v":1,"op":"hook","agent":"pi","event":"e","id":"a","rest":true,"len":%d}`+"\n%s",
+			len(first), first),
+	), r, w
 }
 
 func TestRest(t *testing.T) {
@@ -56,11 +60,13 @@ func TestRest(t *testing.T) {
 				}
 				written <- err
 			}
+
 			if tt.closed {
 				go write()
 			} else {
 				write() // before the wait, which is short
 			}
+
 			opt := options(dir)
 			opt.RestFD, opt.RestWait = int(r.Fd()), tt.wait
 			if err := Run(t.Context(), in, opt); err != nil {
@@ -69,13 +75,22 @@ func TestRest(t *testing.T) {
 			if err := <-written; err != nil {
 				t.Errorf("writer: %v, want no error because of us", err)
 			}
+
 			list := f.list()
 			if len(list) != 1 {
 				t.Fatalf("got %d events, want 1", len(list))
 			}
+
 			want := (tt.first + tt.second)[:tt.length]
 			if g := list[0]; g.payload != want || g.req.Cut != tt.cut || g.req.ID != "a" {
-				t.Errorf("got %d bytes, cut %v, id %s, want %d, %v, a", len(g.payload), g.req.Cut, g.req.ID, tt.length, tt.cut)
+				t.Errorf(
+					"got %d bytes, cut %v, id %s, want %d, %v, a",
+					len(g.payload),
+					g.req.Cut,
+					g.req.ID,
+					tt.length,
+					tt.cut,
+				)
 			}
 		})
 	}
@@ -96,11 +111,13 @@ func TestRestOfAnEndlessWriter(t *testing.T) {
 			}
 		}
 	}()
+
 	opt := options(dir)
 	opt.RestFD, opt.RestWait = int(r.Fd()), time.Hour
 	if err := Run(t.Context(), in, opt); err != nil {
 		t.Fatal(err)
 	}
+
 	_ = r.Close() // as the intake's end does
 	<-done
 	if list := f.list(); len(list) != 1 || !list[0].req.Cut || len(list[0].payload) != wire.MaxPayload {
@@ -114,6 +131,7 @@ func TestRestFromNowhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer null.Close()
 	for _, fd := range []int{int(null.Fd()), 1 << 20} {
 		dir := stateDir(t)
@@ -146,6 +164,7 @@ func TestRestWhenManyWait(t *testing.T) {
 		}
 		defer l.Unlock()
 	}
+
 	if err := Run(t.Context(), in, opt); err != nil {
 		t.Fatal(err)
 	}

@@ -55,6 +55,7 @@ func fakeDaemon(dir string) error {
 			b.Files[e.Name()] = to
 		}
 	}
+
 	data, err := json.Marshal(b)
 	if err != nil {
 		return err
@@ -69,14 +70,17 @@ func fakeDaemon(dir string) error {
 		appendLine(filepath.Join(dir, "second"), strconv.Itoa(os.Getpid()))
 		return err
 	}
+
 	ln, err := net.Listen("unix", filepath.Join(dir, "belay.sock"))
 	if err != nil {
 		return err
 	}
+
 	for {
 		if err := ln.(*net.UnixListener).SetDeadline(time.Now().Add(3 * time.Second)); err != nil {
 			return err
 		}
+
 		conn, err := ln.Accept()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return ln.Close()
@@ -84,6 +88,7 @@ func fakeDaemon(dir string) error {
 		if err != nil {
 			return err
 		}
+
 		f := &fake{}
 		go func() {
 			f.talk(conn, okReply)
@@ -126,6 +131,7 @@ func daemonOptions(t *testing.T, dir string) Options {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Setenv(roleVar, "daemon")
 	t.Cleanup(func() {
 		for _, s := range lines(filepath.Join(dir, "starts")) {
@@ -136,6 +142,7 @@ func daemonOptions(t *testing.T, dir string) Options {
 			}
 		}
 	})
+
 	opt := options(dir)
 	opt.StartDaemon = func() error { return StartDetached(exe, nil, dir) }
 	opt.Wait = 20 * time.Second // the machine may be busy; D17 is about one daemon and no lost event
@@ -157,6 +164,7 @@ func TestD17FiftyAtOnce(t *testing.T) {
 			}
 		})
 	}
+
 	wg.Wait()
 	var ids []string
 	until(t, "50 events", func() bool {
@@ -165,6 +173,7 @@ func TestD17FiftyAtOnce(t *testing.T) {
 		ids = slices.Compact(ids) // a double is dropped by its id
 		return len(ids) >= 50
 	})
+
 	if !slices.Equal(ids, want) {
 		t.Errorf("got %v, want each of the 50 once", ids)
 	}
@@ -174,6 +183,7 @@ func TestD17FiftyAtOnce(t *testing.T) {
 	if n := len(spooled(t, dir)); n != 0 {
 		t.Errorf("spool: got %d events, want none left", n)
 	}
+
 	wantDropped(t, dir, 0)
 }
 
@@ -188,6 +198,7 @@ func TestD08StartedDaemonHoldsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer r.Close()
 	leak, err := syscall.Dup(int(w.Fd())) // without close-on-exec, as an agent leaves its own
 	if err != nil {
@@ -196,31 +207,38 @@ func TestD08StartedDaemonHoldsNothing(t *testing.T) {
 	if err := Run(t.Context(), strings.NewReader(""), opt); err != nil { // only starts
 		t.Fatal(err)
 	}
+
 	_ = w.Close()
 	_ = syscall.Close(leak)
 	if n, err := r.Read(make([]byte, 1)); n != 0 || err == nil { // would wait for ever
 		t.Errorf("read from the pipe: got %d, %v, want its end", n, err)
 	}
+
 	var b birth
 	until(t, "the daemon", func() bool {
 		data, err := os.ReadFile(filepath.Join(dir, "birth"))
 		return err == nil && json.Unmarshal(data, &b) == nil
 	})
+
 	if b.Cwd != "/" || b.Session != b.PID {
 		t.Errorf("got folder %q, session %d of process %d; want / and a session of its own", b.Cwd, b.Session, b.PID)
 	}
+
 	for fd, what := range b.Files {
 		n, _ := strconv.Atoi(fd)
-		own := strings.HasPrefix(what, "/proc/") || strings.HasPrefix(what, "anon_inode:") || strings.HasPrefix(what, "/sys/")
+		own := strings.HasPrefix(what, "/proc/") || strings.HasPrefix(what, "anon_inode:") ||
+			strings.HasPrefix(what, "/sys/")
 		if n < 3 && what != "/dev/null" || n >= 3 && !own {
 			t.Errorf("descriptor %s is %s, want /dev/null for stdio and nothing else", fd, what)
 		}
 	}
+
 	for _, want := range []string{"BELAY_INTERNAL=1", "BELAY_STATE_DIR=" + dir, "CLAUDE_CONFIG_DIR=/some/where"} {
 		if !slices.Contains(b.Env, want) {
 			t.Errorf("environment lacks %s", want)
 		}
 	}
+
 	if i := slices.IndexFunc(b.Env, func(kv string) bool { return strings.Contains(kv, "a-key") }); i >= 0 {
 		t.Error("the agent's key is in the daemon's environment")
 	}
@@ -237,6 +255,7 @@ func TestAStartIsNotRepeatedAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if starts != 1 {
 		t.Errorf("got %d starts within a second, want 1", starts)
 	}

@@ -37,12 +37,14 @@ func (w *waits) pipe(words string) *os.File {
 	if err := syscall.Pipe(p[:]); err != nil {
 		w.Fatal(err)
 	}
+
 	syscall.CloseOnExec(p[1]) // a program of another test must not keep it open
 	r, feed := os.NewFile(uintptr(p[0]), "stdin"), os.NewFile(uintptr(p[1]), "feed")
 	w.Cleanup(func() { _, _ = feed.Close(), r.Close() }) // in this order: a read that still waits ends
 	if _, err := feed.WriteString(words); err != nil {
 		w.Fatal(err)
 	}
+
 	return r
 }
 
@@ -56,12 +58,14 @@ func (w *waits) socket(talk func(net.Conn)) {
 			if err != nil {
 				return
 			}
+
 			go func() {
 				defer c.Close()
 				talk(c)
 			}()
 		}
 	}()
+
 	w.Cleanup(func() { _ = ln.Close() })
 }
 
@@ -152,14 +156,17 @@ func TestEveryWaitEnds(t *testing.T) {
 			case <-time.After(20 * time.Second):
 				t.Fatal("it never ends")
 			}
+
 			list := spooled(t, w.dir)
 			got := ""
 			for _, g := range list {
 				got += g.payload
 			}
+
 			if got != tc.want {
 				t.Errorf("the spool holds %q, want %q", got, tc.want)
 			}
+
 			wantDropped(t, w.dir, tc.dropped)
 		})
 	}

@@ -18,9 +18,11 @@ func As(t *testing.T, uid int, fn func() error) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can act as another user")
 	}
+
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine, and nothing else runs as that user
+
 		// The raw calls change this thread alone; those of package syscall would change all.
 		for _, call := range []uintptr{syscall.SYS_SETRESGID, syscall.SYS_SETRESUID} {
 			if _, _, errno := syscall.RawSyscall(call, uintptr(uid), uintptr(uid), uintptr(uid)); errno != 0 {
@@ -28,8 +30,10 @@ func As(t *testing.T, uid int, fn func() error) {
 				return
 			}
 		}
+
 		done <- fn()
 	}()
+
 	if err := <-done; err != nil {
 		t.Fatalf("as user %d: %v", uid, err)
 	}

@@ -135,8 +135,8 @@ func RealPath(path string) string {
 	if !filepath.IsAbs(path) {
 		return path
 	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		return target
 	}
 	return filepath.Clean(path)
 }

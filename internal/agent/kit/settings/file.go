@@ -90,8 +90,8 @@ func followLinks(path string) string {
 
 func realDir(path string) string {
 	dir := filepath.Dir(path)
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		return real
+	if target, err := filepath.EvalSymlinks(dir); err == nil {
+		return target
 	}
 	return filepath.Clean(dir)
 }

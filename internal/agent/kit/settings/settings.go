@@ -20,7 +20,6 @@ package settings
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -74,22 +73,6 @@ func Specs(events []Event) []agent.EventSpec {
 
 // Path is that of the settings file.
 func (s Spec) Path() string { return filepath.Join(s.Home, s.File) }
-
-// Place is where an agent keeps its files, a folder of the user's home, and where belay keeps its own. Either is empty when
-// it is not known.
-func Place(folder string) (home, state string) {
-	user, err := os.UserHomeDir()
-	if err == nil && filepath.IsAbs(user) {
-		home, state = filepath.Join(user, folder), filepath.Join(user, ".local", "state", "belay")
-	}
-	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
-		state = filepath.Join(dir, "belay")
-	}
-	if dir := os.Getenv("BELAY_STATE_DIR"); filepath.IsAbs(dir) {
-		state = dir
-	}
-	return home, state
-}
 
 // Files keep the way back of an agent's files.
 func (s Spec) Files() Files {

@@ -1,6 +1,0 @@
-package cursor
-
-import "belay/internal/vfs"
-
-// OnDisk makes all that Install and Uninstall write go to another disk than the real one.
-func (a *Agent) OnDisk(fsys vfs.FS) { a.hooks.FS = fsys }

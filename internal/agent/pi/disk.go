@@ -1,6 +1,0 @@
-package pi
-
-import "belay/internal/vfs"
-
-// OnDisk makes all that Install and Uninstall write go to another disk than the real one.
-func (a *Program) OnDisk(fsys vfs.FS) { a.fsys = fsys }
