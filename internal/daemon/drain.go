@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -10,10 +9,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"belay/internal/daemon/socket"
 	"belay/internal/state"
 	"belay/internal/state/spool"
-	"belay/internal/wire"
 )
 
 // drain takes in the events that found no daemon.
@@ -77,27 +74,4 @@ func (d *drain) once(ctx context.Context) (int, error) {
 		s.Reconsider(ctx) // also where nothing was in the spool, a checkpoint may have been refused meanwhile
 	}
 	return n, err
-}
-
-// takeSpooled takes one event; it is removed from the spool once the journal holds it.
-func (l *life) takeSpooled(ctx context.Context, header, payload []byte) error {
-	var req wire.Request
-	if err := json.Unmarshal(header, &req); err != nil {
-		return err
-	}
-	if req.Spooled == 0 {
-		req.Spooled = time.Now().UnixMilli()
-	}
-	a := l.Handle(ctx, &socket.Client{}, req, payload)
-	if !a.Reply.OK {
-		return fmt.Errorf("%s: %s", a.Reply.Code, a.Reply.Message)
-	}
-	if a.Seq == 0 {
-		return nil
-	}
-	kept, err := l.Kept(ctx, a.Seq)
-	if err == nil && kept != wire.KeptDisk {
-		err = fmt.Errorf("the journal's disk fails: %w", spool.ErrStop) // the file is safer than our memory
-	}
-	return err
 }

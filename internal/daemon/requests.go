@@ -19,6 +19,7 @@ import (
 	"belay/internal/host/proc"
 	"belay/internal/redact"
 	"belay/internal/state/query"
+	"belay/internal/state/spool"
 	"belay/internal/wire"
 )
 
@@ -147,6 +148,29 @@ func (l *life) hook(ctx context.Context, req wire.Request, payload []byte) *sock
 		l.teller.Missed(ctx, l.sessions.resolve(in.Events[0].Key))
 	}
 	return ans
+}
+
+// takeSpooled takes one event; it is removed from the spool once the journal holds it.
+func (l *life) takeSpooled(ctx context.Context, header, payload []byte) error {
+	var req wire.Request
+	if err := json.Unmarshal(header, &req); err != nil {
+		return err
+	}
+	if req.Spooled == 0 {
+		req.Spooled = time.Now().UnixMilli()
+	}
+	a := l.Handle(ctx, &socket.Client{}, req, payload)
+	if !a.Reply.OK {
+		return fmt.Errorf("%s: %s", a.Reply.Code, a.Reply.Message)
+	}
+	if a.Seq == 0 {
+		return nil
+	}
+	kept, err := l.Kept(ctx, a.Seq)
+	if err == nil && kept != wire.KeptDisk {
+		err = fmt.Errorf("the journal's disk fails: %w", spool.ErrStop) // the file is safer than our memory
+	}
+	return err
 }
 
 // offer adds to a hook's answer the brief that belongs there: at a start by the start's reason, and later, with the

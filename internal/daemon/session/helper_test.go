@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,7 +56,7 @@ func (d *disk) fail(fault func() error) {
 }
 
 // surroundings are what a daemon is to a session: nobody watches, there is room, and no other session is there.
-type surroundings struct{ left bool }
+type surroundings struct{ left atomic.Bool }
 
 func (*surroundings) Bind(string, checkpoint.Key)                                    {}
 func (*surroundings) Unbind(string, checkpoint.Key)                                  {}
@@ -67,7 +68,7 @@ func (*surroundings) Grown(int64)                                               
 func (*surroundings) Full() bool                                                     { return false }
 func (*surroundings) Trim(context.Context, checkpoint.Key) error                     { return nil }
 func (*surroundings) Known(checkpoint.Key) bool                                      { return false }
-func (h *surroundings) Leave(s *Session) bool                                        { h.left = !s.HasMail(); return h.left }
+func (h *surroundings) Leave(s *Session) bool                                        { h.left.Store(!s.HasMail()); return h.left.Load() }
 func (*surroundings) Apply(context.Context, checkpoint.Key, checkpoint.Event) Result { return Result{} }
 
 // bench is a session on the test's clock, without a daemon.

@@ -50,11 +50,11 @@ func TestAnIdleSessionLeaves(t *testing.T) {
 	alone(t, func(t *testing.T, b *bench) {
 		b.round()
 		b.at(9 * time.Minute)
-		if b.house.left {
+		if b.house.left.Load() {
 			t.Fatal("it left before its time")
 		}
 		b.at(11 * time.Minute)
-		if !b.house.left {
+		if !b.house.left.Load() {
 			t.Fatal("it is in memory after eleven idle minutes")
 		}
 		<-b.ended
