@@ -286,8 +286,8 @@ func (d *Daemon) shutdown(hang context.CancelFunc) error {
 	return err
 }
 
-// lastCheckpoints forces a FULL of every session with something new until the time is used: the newest first, and no more
-// begun at a time than can be written at a time.
+// lastCheckpoints forces a FULL of every session with something new until the time is used: the newest first, and no
+// more begun at a time than can be written at a time.
 func (d *Daemon) lastCheckpoints(ctx context.Context) {
 	type work struct {
 		s    *session

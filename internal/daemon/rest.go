@@ -9,7 +9,8 @@ import (
 // settle is how long a daemon has had no session before it gives memory back.
 const settle = time.Second
 
-// rest gives the heap's memory back whenever the last session has left. A start leaves nothing there that is worth a collection.
+// rest gives the heap's memory back whenever the last session has left. A start leaves nothing there that is worth a
+// collection.
 func (d *Daemon) rest(ctx context.Context) {
 	for {
 		select {

@@ -50,7 +50,7 @@ func TestD13AStrangersConnection(t *testing.T) {
 // TestD13TheSecondPlaceIsPlanted: /tmp is everybody's. What another user has put to the name of our folder there is not used,
 // and stays as it was.
 func TestD13TheSecondPlaceIsPlanted(t *testing.T) {
-	long := "/" + strings.Repeat("x", 120) // too long for a socket: the second place is the only one
+	long := "/" + strings.Repeat("x", 120)        // too long for a socket: the second place is the only one
 	user, folder := 20_000+os.Getpid()%30_000, "" // so that two runs do not meet
 	for folder == "" || exists(folder) {
 		user++
