@@ -14,12 +14,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // Bounds of the house rules.
 const (
-	fileLines = 500
-	funcLines = 80
+	fileLines   = 500
+	funcLines   = 80
+	lineColumns = 120
 )
 
 type source struct {
@@ -70,7 +72,8 @@ func sources(t *testing.T) []source {
 		}
 		s := source{name: name, text: text, fset: token.NewFileSet()}
 		var err error
-		if s.file, err = parser.ParseFile(s.fset, name, text, parser.ParseComments|parser.SkipObjectResolution); err != nil {
+		s.file, err = parser.ParseFile(s.fset, name, text, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
 			t.Errorf("parse: %v", err)
 			return
 		}
@@ -94,8 +97,8 @@ func (s source) lines(n ast.Node) int {
 	return s.fset.Position(n.End()).Line - s.fset.Position(n.Pos()).Line + 1
 }
 
-// waivers are the places that may break one rule, each with the reason. A place is "file.go" or "file.go: function", without the
-// folder, so that a package can move.
+// waivers are the places that may break one rule, each with the reason. A place is "file.go", "file.go: function" or
+// "file.go: how the line begins", without the folder, so that a package can move.
 type waivers map[string]string
 
 // hold reports what breaks a rule without a waiver, and each waiver that nothing needs any more.
@@ -103,7 +106,7 @@ func (w waivers) hold(t *testing.T, broken map[string]string) {
 	t.Helper()
 	for place, fault := range broken {
 		if w[place] == "" {
-			t.Error(fault)
+			t.Error(strings.TrimSpace(fault))
 		}
 	}
 	for place := range w {
@@ -135,6 +138,20 @@ func TestLengths(t *testing.T) {
 	}.hold(t, broken)
 }
 
+// No line is wider than a screen beside another: a tab counts as four columns, any other character as one.
+func TestWidths(t *testing.T) {
+	broken := map[string]string{}
+	for _, s := range sources(t) {
+		for i, line := range bytes.Split(s.text, []byte("\n")) {
+			if n := utf8.RuneCount(line) + 3*bytes.Count(line, []byte("\t")); n > lineColumns {
+				place := fmt.Sprintf("%s: %.40s", path.Base(s.name), bytes.TrimSpace(line)) // its number would change
+				broken[place] += fmt.Sprintf("%s:%d has %d columns, over %d\n", s.name, i+1, n, lineColumns)
+			}
+		}
+	}
+	waivers{}.hold(t, broken)
+}
+
 func TestExportedNamesAreExplained(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.test() || s.file.Name.Name == "main" {
@@ -158,9 +175,11 @@ func TestExportedNamesAreExplained(t *testing.T) {
 	}
 }
 
-// interfaceMethods are methods that are explained elsewhere: at an interface of the same file, or in the standard library.
+// interfaceMethods are methods that are explained elsewhere: at an interface of the same file, or in the standard
+// library.
 func (s source) interfaceMethods() []string {
-	names := []string{"Error", "Unwrap", "Is", "String", "Write", "Read", "Close", "MarshalJSON", "UnmarshalJSON", "Len", "Less", "Swap"}
+	names := []string{"Error", "Unwrap", "Is", "String", "Write", "Read", "Close", "MarshalJSON", "UnmarshalJSON",
+		"Len", "Less", "Swap"}
 	ast.Inspect(s.file, func(n ast.Node) bool {
 		if in, ok := n.(*ast.InterfaceType); ok {
 			for _, m := range in.Methods.List {
@@ -184,7 +203,8 @@ func unexplained(d *ast.GenDecl) []string {
 				names = append(names, spec.Name.Name)
 			}
 		case *ast.ValueSpec:
-			if spec.Names[0].IsExported() && spec.Type == nil && d.Doc == nil && spec.Doc == nil && spec.Comment == nil {
+			bare := d.Doc == nil && spec.Doc == nil && spec.Comment == nil
+			if spec.Names[0].IsExported() && spec.Type == nil && bare {
 				names = append(names, spec.Names[0].Name)
 			}
 		}
@@ -207,8 +227,8 @@ func exportedReceiver(f *ast.FuncDecl) bool {
 	return ok && id.IsExported()
 }
 
-// A sleep in a test is a guess, but for two: in a synctest bubble it costs nothing, and a loop that polls for a condition has
-// nothing better between two looks.
+// A sleep in a test is a guess, but for two: in a synctest bubble it costs nothing, and a loop that polls for a condition
+// has nothing better between two looks.
 func TestNoSleepInTests(t *testing.T) {
 	broken := map[string]string{}
 	for _, s := range sources(t) {
@@ -233,7 +253,7 @@ func TestNoSleepInTests(t *testing.T) {
 		"gates_test.go: TestOwedIsTakenOnceWhenTheGateOpens":     "nothing happens, and that is tested",
 		"many_test.go: TestNothingWakesUpWhenNothingHappens":     "silence is what is measured",
 		"rest_test.go: TestIdleDaemonSleeps":                     "silence is what is measured",
-		"flood_test.go: TestIdleConnections":                     "silence is what is tested: before it nobody's place may be taken",
+		"flood_test.go: TestIdleConnections":                     "silence is what is tested",
 		"process_test.go: TestSuspended":                         "the length of the sleep is what is tested",
 		"rest_test.go: TestD10TwoHundredSessionsLeaveOneProcess": "the long form waits as long as it was told",
 		"rest_test.go: settled":                                  "nothing reports what the collector gives back",

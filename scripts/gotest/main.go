@@ -1,9 +1,9 @@
-// Command gotest runs `go test` with the arguments that it is given, prints the lines of the packages and all that failing tests
-// said, and counts the tests that were skipped.
+// Command gotest runs `go test` with the arguments that it is given, prints the lines of the packages and all that
+// failing tests said, and counts the tests that were skipped.
 //
-// Where CI is set, a test that is skipped and is not in scripts/skips.txt fails the run: a check that silently no longer runs
-// proves nothing. Each line of that file is a pattern and the reason: "lab.TestCodex*" stands for the tests of a package whose path
-// ends in lab, with their subtests.
+// Where CI is set, a test that is skipped and is not in scripts/skips.txt fails the run: a check that silently no longer
+// runs proves nothing. Each line of that file is a pattern and the reason: "lab.TestCodex*" stands for the tests of a
+// package whose path ends in lab, with their subtests.
 //
 // Exit codes: 0 all passed, 1 a test failed or was skipped without leave, 2 the run itself did not work.
 package main
@@ -143,7 +143,8 @@ func (r *run) take(e event) {
 // reason is the line that t.Skip printed.
 func reason(said []string) string {
 	for _, line := range said {
-		if text := strings.TrimSpace(line); text != "" && !strings.HasPrefix(text, "===") && !strings.HasPrefix(text, "---") {
+		text := strings.TrimSpace(line)
+		if text != "" && !strings.HasPrefix(text, "===") && !strings.HasPrefix(text, "---") {
 			return text
 		}
 	}
