@@ -37,6 +37,9 @@ func openTranscript(src agent.Source) checkpoint.Transcript {
 	return lines.NewReader(src.Path, format(src))
 }
 
+// recordKeys: of the objects in a record only records themselves have a uuid.
+var recordKeys = []string{"uuid"}
+
 // format says what the records of one file mean.
 func format(src agent.Source) lines.Format[state] {
 	session := src.Session
@@ -44,7 +47,7 @@ func format(src agent.Source) lines.Format[state] {
 		session = sessionOfName(src.Path)
 	}
 	return lines.Format[state]{
-		Keys:  []string{"uuid"}, // of the objects in a record only records themselves have one
+		Keys:  recordKeys,
 		Skip:  func(line []byte) bool { return !matters(line) },
 		Learn: func(seen *lines.Seen, l lines.Line) { seen.Add(recordID(l.Data)) },
 		Marks: func(line []byte, answered bool) bool { return mayTurn(line) || !answered && mayAnswer(line) },

@@ -19,20 +19,31 @@ func (*Agent) Examine(ctx context.Context, src agent.Source, seen func(int64)) (
 	if isDocument(src.Path) {
 		return examineDocument(ctx, src.Path)
 	}
-	return repair.Lines(ctx, src.Path, form{}, seen)
+	return repair.Lines(ctx, src.Path, form, seen)
 }
 
-// form is what a file of lines is like: a header, then messages, of which one may come again, richer, under its id.
-type form struct{}
+// form says what a file of lines is like: a header, then messages, of which one may come again, richer, under its id. Results
+// stand beside their calls. The symptoms were seen in Gemini CLI 0.61.0.
+var form = repair.Form{
+	Agent: name, Keys: []string{"type", "$set", "$rewindTo", "projectHash"}, Fact: fact, Header: makeHeader, Close: closeCall,
+	Symptoms: map[repair.Action]string{
+		repair.MakeHeader: unlisted,
+		repair.TrimMark:   unlisted,
+		repair.CutStub:    unreadable,
+		repair.Split:      unreadable,
+		repair.TrimBefore: unreadable,
+		repair.TrimAfter:  unreadable,
+	},
+}
 
-func (form) Agent() string     { return name }
-func (form) Keys() []string    { return []string{"type", "$set", "$rewindTo", "projectHash"} }
-func (form) ParentKey() string { return "" }
-func (form) Chained() bool     { return false }
+const (
+	unlisted   = "it does not list the session: its first record is no header"
+	unreadable = "it cannot read this line: what is on it is lost to the model, when no later record says it again"
+)
 
-func (form) Fact(data []byte) (repair.Fact, bool) {
+func fact(data []byte) (repair.Fact, bool) {
 	var rec record
-	if len(data) == 0 || data[0] != '{' || lines.Decode(data, &rec) != nil {
+	if lines.Decode(data, &rec) != nil {
 		return repair.Fact{}, false
 	}
 	f := repair.Fact{Header: rec.ProjectHash != ""}
@@ -70,8 +81,8 @@ func talk(m message) bool {
 	return false
 }
 
-// Header makes the first record from the next one of its kind, from its stub, and from where the file lies.
-func (form) Header(path string, stub []byte, first [][]byte) ([]byte, error) {
+// makeHeader makes the first record from the next one of its kind, from its stub, and from where the file lies.
+func makeHeader(path string, stub []byte, first [][]byte) ([]byte, error) {
 	old := repair.Salvage(stub)
 	id, hash, stamp := old["sessionId"], old["projectHash"], old["startTime"]
 	for _, data := range first {
@@ -111,8 +122,8 @@ func either(list ...string) string {
 	return ""
 }
 
-// Close writes the message again, as the program does when calls end: those that had not are cancelled.
-func (form) Close(from []byte, _ repair.Call, _ string) ([]byte, string) {
+// closeCall writes the message again, as the program does when calls end: those that had not are cancelled.
+func closeCall(from []byte, _ repair.Call, _ string) ([]byte, string) {
 	var m struct {
 		ToolCalls []json.RawMessage `json:"toolCalls"`
 	}
@@ -134,18 +145,4 @@ func (form) Close(from []byte, _ repair.Call, _ string) ([]byte, string) {
 			Keep("timestamp", "agentId", "displayName", "description").Set("resultDisplay", repair.Interrupted).Bytes())
 	}
 	return repair.NewObject(from).Keep("id", "timestamp", "type", "content", "displayContent", "thoughts", "tokens", "model").Set("toolCalls", calls).Bytes(), ""
-}
-
-// Recall is not needed: results stand beside their calls.
-func (form) Recall([]byte, repair.Result, string, string) []byte { return nil }
-
-// Minds says what Gemini CLI 0.61.0 was seen to do.
-func (form) Minds(a repair.Action) string {
-	switch a {
-	case repair.MakeHeader, repair.TrimMark:
-		return "it does not list the session: its first record is no header"
-	case repair.CutStub, repair.Split, repair.TrimBefore, repair.TrimAfter:
-		return "it cannot read this line: what is on it is lost to the model, when no later record says it again"
-	}
-	return ""
 }

@@ -104,28 +104,31 @@ type Call struct{ ID, Name string }
 // Result is the end of a call.
 type Result struct{ Call, Name string }
 
-// Form is what an agent's transcripts are like. Its methods are pure but Header, which may look where the file lies.
-type Form interface {
+// Form says what an agent's transcripts are like. Agent, Keys and Fact are required; what an agent's loader needs beyond them is
+// left out where nobody knows it. The functions are pure, but for Header, which may look at the folder of the file.
+type Form struct {
 	// Agent is the agent's word.
-	Agent() string
-	// Keys are names of members of which every record has one, and nothing inside of a record.
-	Keys() []string
-	// Fact reads one whole JSON object; ok is false when it is no record.
-	Fact(data []byte) (f Fact, ok bool)
-	// ParentKey is the member that names the parent; empty when the records are no tree.
-	ParentKey() string
+	Agent string
+	// Keys name members of which every record has one, and nothing inside a record.
+	Keys []string
+	// Fact reads one whole JSON object; ok is false when it is not a record.
+	Fact func(data []byte) (f Fact, ok bool)
+	// ParentKey is the member that names the parent; empty when the records are not a tree.
+	ParentKey string
 	// Chained says that the results of a message's calls follow one another, instead of each hanging on its call.
-	Chained() bool
-	// Header makes the first record of a file that has none. Stub is the line that may have been it, lines the first
-	// records. A form whose files need none gives ErrNoHeader, and any other error says why it cannot be made.
-	Header(path string, stub []byte, first [][]byte) ([]byte, error)
-	// Close makes the result of a call that has none, in the agent's own form and with an outcome that is not known. From
-	// is the record of the call, parent what the result hangs on; name is the record's own, for the tree.
-	Close(from []byte, c Call, parent string) (record []byte, name string)
-	// Recall makes the call of a lone result, under a name and below a parent; nil when the agent takes a lone result.
-	Recall(from []byte, r Result, name, parent string) (record []byte)
-	// Minds says what the agent does when it meets what an action mends; empty when it bears it.
-	Minds(a Action) string
+	Chained bool
+	// Header makes the first record of a file that has none; nil for files that begin with any record. Stub is the line that
+	// may have been it, first the first records. ErrNoHeader says that this file needs none, any other error why the header
+	// cannot be made.
+	Header func(path string, stub []byte, first [][]byte) ([]byte, error)
+	// Close makes the result of a call that has none, in the agent's own form and with an unknown outcome. From is the record
+	// of the call, parent what the result hangs on; name is the record's own, for the tree. Nil: open calls stay open.
+	Close func(from []byte, c Call, parent string) (record []byte, name string)
+	// Recall makes the call of a lone result, under a name and below a parent. Nil: the agent takes a lone result.
+	Recall func(from []byte, r Result, name, parent string) (record []byte)
+	// Symptoms say what the agent does with the damage that an action mends. An action without one is of damage with which
+	// the agent copes.
+	Symptoms map[Action]string
 }
 
 // Examined is the result of an examination: what was found, and what would mend it.

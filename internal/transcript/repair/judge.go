@@ -12,7 +12,7 @@ import (
 	"belay/internal/jsontext"
 )
 
-// ErrNoHeader is given by a Form whose files begin with any record.
+// ErrNoHeader is returned by a Form for a file that may begin with any record.
 var ErrNoHeader = errors.New("no header is needed")
 
 // judge turns what was found into edits and into the agent's answer.
@@ -27,7 +27,7 @@ func (s *scan) judge() error {
 	if err != nil {
 		return err
 	}
-	tree := s.form.ParentKey() != ""
+	tree := s.form.ParentKey != ""
 	if tree {
 		s.mend(lost)
 	}
@@ -56,6 +56,9 @@ func (s *scan) judge() error {
 // call's: it gets its name back (lost). Else the call is put in between.
 func (s *scan) name() (lost map[uint64]bool, names map[string]string, err error) {
 	lost, names = map[uint64]bool{}, map[string]string{}
+	if s.form.Recall == nil {
+		return lost, names, nil
+	}
 	for _, l := range s.orphans() {
 		if l.node == none {
 			continue
@@ -80,6 +83,9 @@ func (s *scan) name() (lost map[uint64]bool, names map[string]string, err error)
 
 // recall makes the calls of lone results.
 func (s *scan) recall(names map[string]string) error {
+	if s.form.Recall == nil {
+		return nil
+	}
 	for _, l := range s.orphans() {
 		data, err := s.read(l.place)
 		if err != nil {
@@ -154,7 +160,7 @@ func (s *scan) nameOf(i int32) string {
 
 // closeCalls makes results for the open calls. Made says for each record behind which they were put what follows it now.
 func (s *scan) closeCalls(calls []asked, made map[int32]string) error {
-	if len(calls) == 0 {
+	if len(calls) == 0 || s.form.Close == nil {
 		return nil
 	}
 	tail := map[int32]int32{} // the newest result of a record's calls, or the record itself
@@ -173,7 +179,7 @@ func (s *scan) closeCalls(calls []asked, made map[int32]string) error {
 		if c.node != none {
 			end := tail[c.node]
 			at = s.nodes[end].place
-			if parent = made[end]; parent == "" || !s.form.Chained() {
+			if parent = made[end]; parent == "" || !s.form.Chained {
 				parent = s.nameOf(end)
 			}
 		}
@@ -192,7 +198,7 @@ func (s *scan) closeCalls(calls []asked, made map[int32]string) error {
 
 // tails follows the results of calls where they follow one another.
 func (s *scan) tails(tail map[int32]int32) {
-	if !s.form.Chained() {
+	if !s.form.Chained {
 		return
 	}
 	owner := map[int32]int32{}
@@ -239,7 +245,7 @@ func (s *scan) reparent(at place, parent string, a Action, what string) error {
 	if err != nil {
 		return err
 	}
-	m, ok := jsontext.Read(data, 0).Find(s.form.ParentKey())
+	m, ok := jsontext.Read(data, 0).Find(s.form.ParentKey)
 	if !ok || m.End < 0 {
 		return nil
 	}
@@ -262,10 +268,10 @@ func (s *scan) begin() (headless error, err error) {
 		return nil, nil
 	}
 	var head [3]byte
-	if n, _ := s.r.ReadAt(head[:], 0); string(head[:n]) == mark && s.form.Minds(TrimMark) != "" {
+	if n, _ := s.r.ReadAt(head[:], 0); string(head[:n]) == mark && s.form.Symptoms[TrimMark] != "" {
 		s.edit(edit{place: place{1, 0, int64(len(mark))}, action: TrimMark, what: "a byte-order mark stands before the first record"})
 	}
-	if s.header {
+	if s.header || s.form.Header == nil {
 		return nil, nil
 	}
 	var first [][]byte
@@ -325,7 +331,7 @@ func (s *scan) answer(headless error) {
 	x := s.x
 	seen := map[string]int{}
 	for _, c := range x.Changes {
-		why := s.form.Minds(c.Action)
+		why := s.form.Symptoms[c.Action]
 		if why == "" {
 			continue
 		}

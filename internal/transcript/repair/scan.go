@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"syscall"
 
 	"belay/checkpoint"
 	"belay/internal/transcript/lines"
@@ -51,13 +49,13 @@ func Lines(ctx context.Context, path string, form Form, seen func(bytes int64)) 
 	if err != nil {
 		return nil, err
 	}
-	h, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // f has seen that it is a regular file
+	h, _, err := lines.OpenRegular(path)
 	if err != nil {
 		return nil, err
 	}
 	defer h.Close() // read only
 	s.r = h
-	s.x.Agent, s.x.File, s.x.Bytes, s.x.Generations = form.Agent(), path, size, 1
+	s.x.Agent, s.x.File, s.x.Bytes, s.x.Generations = form.Agent, path, size, 1
 	ended := int64(0)
 	for pos, more := (lines.Pos{}), true; more; {
 		span, err := f.Read(pos, lines.Options{Final: true, Max: stepBytes}, func(l lines.Line) bool {
@@ -118,7 +116,7 @@ func (s *scan) data(data []byte, at, whole place) {
 		s.record(f, at, whole)
 		return
 	}
-	found, _ := lines.Rescue(data, s.form.Keys()...)
+	found, _ := lines.Rescue(data, s.form.Keys...)
 	var records []place
 	var facts []Fact
 	for _, r := range found {
@@ -241,7 +239,7 @@ func (s *scan) rest(ended, size int64) error {
 		if err != nil {
 			return err
 		}
-		if found, _ := lines.Rescue(data, s.form.Keys()...); len(found) > 0 {
+		if found, _ := lines.Rescue(data, s.form.Keys...); len(found) > 0 {
 			s.data(data, p, p)
 			s.edit(edit{place: place{p.line, size, 0}, with: []byte("\n"), action: EndLine, what: "the last record gets its line end"})
 			return s.err

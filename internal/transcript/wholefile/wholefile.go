@@ -152,18 +152,11 @@ func (r *Reader) Read(ctx context.Context, from checkpoint.Cursor, opt checkpoin
 	if err := ctx.Err(); err != nil {
 		return none, err
 	}
-	file, err := os.OpenFile(r.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	file, info, err := lines.OpenRegular(r.path)
 	if err != nil {
 		return none, err
 	}
 	defer file.Close() // read only
-	info, err := file.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("read %s: %w", r.path, lines.ErrNotRegular)
-	}
-	if err != nil {
-		return none, err
-	}
 	now := lookAt(info)
 	cur, _ := readCursor(from)
 	switch {
