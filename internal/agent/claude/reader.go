@@ -11,8 +11,8 @@ import (
 	"belay/internal/transcript/lines"
 )
 
-// state is what one record needs to know of those before it. Workspace, model and mode are kept as hashes: they only need to be
-// compared.
+// state is what one record needs to know of those before it. Workspace, model and mode are kept as hashes: they only
+// need to be compared.
 type state struct {
 	lines.Pos
 	Place uint32 `json:"w,omitempty"`
@@ -31,8 +31,8 @@ func shortSum(s string) uint32 {
 	return max(h.Sum32(), 1)
 }
 
-// openTranscript reads one transcript file. File order is the truth: parents, which can be missing or go in circles, are never
-// followed, and stamps are only passed on.
+// openTranscript reads one transcript file. File order is the truth: parents, which can be missing or go in circles,
+// are never followed, and stamps are only passed on.
 func openTranscript(src agent.Source) checkpoint.Transcript {
 	return lines.NewReader(src.Path, format(src))
 }

@@ -129,7 +129,8 @@ func (c entries) user(rec lineRecord, base checkpoint.Entry) {
 	c.turn(base, false)
 	if call, failed := taskEnd(base.Text); base.Aside && call != "" {
 		end := base
-		end.ID, end.Kind, end.Call, end.Failed, end.Text, end.Aside = base.ID+"#"+call, checkpoint.EntryResult, call, failed, "", false
+		end.ID, end.Kind, end.Call, end.Failed = base.ID+"#"+call, checkpoint.EntryResult, call, failed
+		end.Text, end.Aside = "", false
 		c.Add(end)
 	}
 }
@@ -155,7 +156,8 @@ func (c entries) assistant(rec lineRecord, base checkpoint.Entry) {
 	case "end_turn", "stop_sequence", "refusal":
 		if base.Child == "" {
 			// One message may end in several records: the id makes their ends one.
-			end := checkpoint.Entry{ID: "end:" + base.ID, Kind: checkpoint.EntryTurnEnd, At: base.At, Session: base.Session}
+			end := checkpoint.Entry{ID: "end:" + base.ID, Kind: checkpoint.EntryTurnEnd, At: base.At,
+				Session: base.Session}
 			if base.Group != "" {
 				end.ID = "end:" + base.Group
 			}

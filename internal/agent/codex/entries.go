@@ -57,8 +57,8 @@ func (c entries) turnOf(p body) string {
 	return ""
 }
 
-// place tells workspace and model where they change. A fork copies its parent's records, session_meta too: only the first
-// one is the file's own.
+// place tells workspace and model where they change. A fork copies its parent's records, session_meta too: only the
+// first one is the file's own.
 func (c entries) place(rec line, base checkpoint.Entry) {
 	p := rec.Payload
 	if rec.Type == "session_meta" && c.State.Place != 0 {
@@ -155,7 +155,8 @@ func (c entries) prompt(text string, base checkpoint.Entry) {
 // programs says that a message in the user's role is Codex's own, in files that do not say so.
 func programs(text string) bool {
 	text = strings.TrimSpace(text)
-	for _, begin := range []string{"<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<turn_aborted>", "<subagent_notification>"} {
+	for _, begin := range []string{"<environment_context>", "<user_instructions>", "# AGENTS.md instructions",
+		"<turn_aborted>", "<subagent_notification>"} {
 		if strings.HasPrefix(text, begin) {
 			return true
 		}
@@ -194,9 +195,9 @@ var (
 // resultHead is how far into a result Codex's own lines about it stand.
 const resultHead = 300
 
-// result takes a tool's result. "aborted" alone is what Codex makes up for a call without one; of 0.171 it is known only
-// in requests, never in a file. A command that a person broke off goes on in the background until the end of it is told;
-// whether another tool had done its work by then, nobody says.
+// result takes a tool's result. "aborted" alone is what Codex makes up for a call without one; of 0.171 it is known
+// only in requests, never in a file. A command that a person broke off goes on in the background until the end of it is
+// told; whether another tool had done its work by then, nobody says.
 func (c entries) result(p body, base checkpoint.Entry) {
 	if p.CallID == "" || len(p.CallID) > maxID {
 		return
@@ -265,11 +266,12 @@ type lastSaid struct {
 	Sum uint32 `json:"s,omitempty"`
 }
 
-// compacted takes a compaction. When the model wrote the summary, it stands as an assistant's message right before, and at
-// the end of the message here: that one is no answer, and is taken back.
+// compacted takes a compaction. When the model wrote the summary, it stands as an assistant's message right before, and
+// at the end of the message here: that one is no answer, and is taken back.
 func (c entries) compacted(p body, base checkpoint.Entry) {
 	text := strings.TrimSpace(p.Message)
-	if was := c.State.Said; was.ID != "" && was.Len >= 0 && was.Len <= len(text) && shortSum(text[len(text)-was.Len:]) == was.Sum {
+	if was := c.State.Said; was.ID != "" && was.Len >= 0 && was.Len <= len(text) &&
+		shortSum(text[len(text)-was.Len:]) == was.Sum {
 		text = text[len(text)-was.Len:]
 		c.Add(checkpoint.Entry{Op: checkpoint.Retract, ID: was.ID})
 	}
@@ -301,7 +303,8 @@ func (c entries) rolledBack(ctx context.Context, n int) {
 	}
 }
 
-// takenBack gives what takes back the words of one line, how many turns begin there, and how many are rolled back there.
+// takenBack gives what takes back the words of one line, how many turns begin there, and how many are rolled back
+// there.
 func takenBack(ctx context.Context, s state, l lines.Line) (list []checkpoint.Entry, turns, again int) {
 	if !matters(l.Data) {
 		return nil, 0, 0

@@ -14,7 +14,8 @@ import (
 
 var _ agent.Examiner = (*Agent)(nil)
 
-// Examine looks into a rollout. A compressed one is unpacked first; its repaired copy is a plain one, which Codex prefers.
+// Examine looks into a rollout. A compressed one is unpacked first; its repaired copy is a plain one, which Codex
+// prefers.
 func (*Agent) Examine(ctx context.Context, src agent.Source, seen func(int64)) (*repair.Examined, error) {
 	if !strings.HasSuffix(src.Path, packed) {
 		return repair.Lines(ctx, src.Path, form(src.Path), seen)
@@ -32,7 +33,8 @@ func (*Agent) Examine(ctx context.Context, src agent.Source, seen func(int64)) (
 	return x, nil
 }
 
-// form says what the rollout at a path is like: a header, then items in order. The path is not always that of the plain text.
+// form says what the rollout at a path is like: a header, then items in order. The path is not always that of the plain
+// text.
 func form(path string) repair.Form {
 	return repair.Form{
 		Agent: name, Keys: []string{"payload"}, Fact: fact, Close: closeCall, Recall: recall, Symptoms: symptoms,
@@ -97,7 +99,8 @@ func bareHeader(data []byte) bool {
 	return lines.Decode(data, &head) == nil && head.ID != "" && head.Timestamp != ""
 }
 
-// makeHeader makes a session_meta with what the loader needs: the thread, from the file's name; the folder, from the first turn.
+// makeHeader makes a session_meta with what the loader needs: the thread, from the file's name; the folder, from the
+// first turn.
 func makeHeader(path string, stub []byte, first [][]byte) ([]byte, error) {
 	old := repair.Salvage(stub)
 	thread, cwd, ordered := threadOfName(path), old["cwd"], false
@@ -128,7 +131,8 @@ func makeHeader(path string, stub []byte, first [][]byte) ([]byte, error) {
 		return nil, errors.New("no turn tells where the session worked")
 	}
 	meta := repair.NewObject(nil).Set("id", thread).Set("timestamp", stamp).Set("cwd", cwd)
-	for _, m := range []struct{ key, usual string }{{"originator", "codex_exec"}, {"cli_version", "0.0.0"}, {"source", "cli"}, {"model_provider", ""}} {
+	for _, m := range []struct{ key, usual string }{{"originator", "codex_exec"}, {"cli_version", "0.0.0"},
+		{"source", "cli"}, {"model_provider", ""}} {
 		if v := old[m.key]; v != "" {
 			m.usual = v
 		}
@@ -167,9 +171,11 @@ func closeCall(from []byte, c repair.Call, _ string) ([]byte, string) {
 
 // recall writes a call of a tool whose name is not known any more: without it Codex leaves the output out.
 func recall(from []byte, r repair.Result, _, _ string) []byte {
-	item := repair.NewObject(nil).Set("type", "function_call").Set("name", "unknown").Set("arguments", "{}").Set("call_id", r.Call)
+	item := repair.NewObject(nil).Set("type", "function_call").Set("name", "unknown").Set("arguments", "{}").
+		Set("call_id", r.Call)
 	if rec, err := decodeLine(from); err == nil && rec.Payload.Type == "custom_tool_call_output" {
-		item = repair.NewObject(nil).Set("type", "custom_tool_call").Set("call_id", r.Call).Set("name", "unknown").Set("input", "")
+		item = repair.NewObject(nil).Set("type", "custom_tool_call").Set("call_id", r.Call).Set("name", "unknown").
+			Set("input", "")
 	}
 	return wrapped(from, item.Bytes())
 }

@@ -9,8 +9,8 @@ import (
 	"belay/internal/transcript/lines"
 )
 
-// state is what one record needs to know of those before it. Workspace and model only need to be compared: they are hashes. The
-// place is in the unpacked file.
+// state is what one record needs to know of those before it. Workspace and model only need to be compared: they are
+// hashes. The place is in the unpacked file.
 type state struct {
 	lines.Pos
 	Turn  string   `json:"u,omitempty"` // the turn that began last

@@ -12,8 +12,8 @@ import (
 	"belay/internal/transcript/lines"
 )
 
-// line is one record of a rollout. The format is Codex's own and changes: whatever has an unexpected type is as if it were
-// absent.
+// line is one record of a rollout. The format is Codex's own and changes: whatever has an unexpected type is as if it
+// were absent.
 type line struct {
 	Timestamp string `json:"timestamp"`
 	Type      string `json:"type"`
@@ -113,7 +113,8 @@ func decodeLine(data []byte) (line, error) {
 		return l, err
 	}
 	switch l.Type {
-	case "message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output", "local_shell_call":
+	case "message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output",
+		"local_shell_call":
 		err := lines.Decode(data, &l.Payload)
 		l.Type = "bare_item"
 		return l, err
@@ -130,8 +131,8 @@ func (l line) at() time.Time {
 	return t.UTC()
 }
 
-// matters is the first stage: a look at the head of a line that passes over what cannot give an entry, as most of a file's
-// bytes are the program's own notes. It may be true for too many, never false for one that counts.
+// matters is the first stage: a look at the head of a line that passes over what cannot give an entry, as most of a
+// file's bytes are the program's own notes. It may be true for too many, never false for one that counts.
 func matters(b []byte) bool {
 	n := len(b)
 	if n == 0 || b[0] != '{' || b[n-1] != '}' {
@@ -144,18 +145,19 @@ func matters(b []byte) bool {
 	return bytes.Contains(b[1:], []byte(`{"timestamp":"`)) // another record is glued to it
 }
 
-var typesOf = lazyre.New(`^\{"timestamp":"[^"]*",(?:"ordinal":\d+,)?"type":"([a-z_]+)"(?:,"payload":\{"type":"([a-z_]+)")?`)
+var typesOf = lazyre.New(`^\{"timestamp":"[^"]*",(?:"ordinal":\d+,)?"type":"([a-z_]+)"` +
+	`(?:,"payload":\{"type":"([a-z_]+)")?`)
 
 // dull are the kinds of records that belay never looks into.
 var dull = map[string]bool{
-	"world_state": true, "token_usage_record": true, "token_count": true, "thread_settings_applied": true, "reasoning": true,
-	"agent_reasoning": true, "ghost_snapshot": true,
+	"world_state": true, "token_usage_record": true, "token_count": true, "thread_settings_applied": true,
+	"reasoning": true, "agent_reasoning": true, "ghost_snapshot": true,
 }
 
 // hasOwn says whether a block of belay's own is in b, however the JSON around it spells the rest of its marker.
 func hasOwn(b []byte) bool { return bytes.Contains(b, []byte("-record k=")) }
 
-// keyOf identifies a record by its bytes: ids are missing in old files, and ordinals begin anew where another version
+// keyOf identifies a record by its bytes: ids are missing in old files, and ordinals start over where another version
 // wrote. Equal bytes are the same record.
 func keyOf(data []byte) string {
 	h := fnv.New64a()

@@ -11,8 +11,8 @@ import (
 
 var _ agent.Examiner = (*Agent)(nil)
 
-// Examine looks into a session's events.jsonl: records that follow one another by their ids. The program itself was not run:
-// what its loader needs is not known.
+// Examine looks into a session's events.jsonl: records that follow one another by their ids. The program itself was not
+// run: what its loader needs is not known.
 func (*Agent) Examine(ctx context.Context, src agent.Source, seen func(int64)) (*repair.Examined, error) {
 	return repair.Lines(ctx, src.Path, repair.Form{
 		Agent: name, Keys: []string{"data"}, Fact: fact, ParentKey: "parentId", Chained: true, Close: closeCall,

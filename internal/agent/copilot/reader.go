@@ -161,12 +161,14 @@ func call(id, tool string, args json.RawMessage) []checkpoint.Entry {
 	if id = wholefile.Ident(id); id == "" {
 		return nil
 	}
-	return []checkpoint.Entry{{ID: "call:" + id, Kind: checkpoint.EntryCall, Call: id, Name: wholefile.Ident(tool), Input: wholefile.ToolText(args)}}
+	return []checkpoint.Entry{{ID: "call:" + id, Kind: checkpoint.EntryCall, Call: id, Name: wholefile.Ident(tool),
+		Input: wholefile.ToolText(args)}}
 }
 
 func (d data) result() checkpoint.Entry {
 	id := wholefile.Ident(d.Call)
-	e := checkpoint.Entry{ID: "result:" + id, Kind: checkpoint.EntryResult, Call: id, Output: wholefile.ToolText(d.Result.Content)}
+	e := checkpoint.Entry{ID: "result:" + id, Kind: checkpoint.EntryResult, Call: id,
+		Output: wholefile.ToolText(d.Result.Content)}
 	if e.Failed = d.Success != nil && !*d.Success; e.Failed && e.Output == "" {
 		e.Output = wholefile.ToolWords(d.Error.Message)
 	}

@@ -10,8 +10,8 @@ import (
 
 var _ agent.Examiner = (*Agent)(nil)
 
-// Examine looks into an agent transcript: messages in order, without ids, results or a header. Equal ones may follow each other,
-// and no call is known to have ended. The program itself was not run: what its loader needs is not known.
+// Examine looks into an agent transcript: messages in order, without ids, results or a header. Equal ones may follow
+// each other, and no call is known to have ended. The program itself was not run: what its loader needs is not known.
 func (*Agent) Examine(ctx context.Context, src agent.Source, seen func(int64)) (*repair.Examined, error) {
 	return repair.Lines(ctx, src.Path, repair.Form{Agent: name, Keys: format.Keys, Fact: fact}, seen)
 }

@@ -22,10 +22,11 @@ func (*Agent) Examine(ctx context.Context, src agent.Source, seen func(int64)) (
 	return repair.Lines(ctx, src.Path, form, seen)
 }
 
-// form says what a file of lines is like: a header, then messages, of which one may come again, richer, under its id. Results
-// stand beside their calls. The symptoms were seen in Gemini CLI 0.61.0.
+// form says what a file of lines is like: a header, then messages, of which one may come again, richer, under its id.
+// Results stand beside their calls. The symptoms were seen in Gemini CLI 0.61.0.
 var form = repair.Form{
-	Agent: name, Keys: []string{"type", "$set", "$rewindTo", "projectHash"}, Fact: fact, Header: makeHeader, Close: closeCall,
+	Agent: name, Keys: []string{"type", "$set", "$rewindTo", "projectHash"},
+	Fact: fact, Header: makeHeader, Close: closeCall,
 	Symptoms: map[repair.Action]string{
 		repair.MakeHeader: unlisted,
 		repair.TrimMark:   unlisted,
@@ -96,7 +97,8 @@ func makeHeader(path string, stub []byte, first [][]byte) ([]byte, error) {
 		if lines.Decode(data, &rec) != nil {
 			continue
 		}
-		id, hash, stamp = either(id, rec.SessionID, rec.Set.SessionID), either(hash, rec.ProjectHash), either(stamp, rec.Timestamp)
+		id = either(id, rec.SessionID, rec.Set.SessionID)
+		hash, stamp = either(hash, rec.ProjectHash), either(stamp, rec.Timestamp)
 	}
 	if root := projectRoot(path); hash == "" && root != "" {
 		hash = hashOfPath(root)
@@ -110,7 +112,8 @@ func makeHeader(path string, stub []byte, first [][]byte) ([]byte, error) {
 	case hash == "":
 		return nil, errors.New("nothing tells whose project it is")
 	}
-	return repair.NewObject(nil).Set("sessionId", id).Set("projectHash", hash).Set("startTime", stamp).Set("lastUpdated", stamp).Set("kind", "main").Bytes(), nil
+	return repair.NewObject(nil).Set("sessionId", id).Set("projectHash", hash).Set("startTime", stamp).
+		Set("lastUpdated", stamp).Set("kind", "main").Bytes(), nil
 }
 
 func either(list ...string) string {
@@ -140,9 +143,12 @@ func closeCall(from []byte, _ repair.Call, _ string) ([]byte, string) {
 			calls = append(calls, raw)
 			continue
 		}
-		part := map[string]any{"functionResponse": map[string]any{"id": t.ID, "name": t.Name, "response": map[string]string{"error": repair.Interrupted}}}
-		calls = append(calls, repair.NewObject(raw).Keep("id", "name", "args").Set("result", []any{part}).Set("status", "cancelled").
+		part := map[string]any{"functionResponse": map[string]any{"id": t.ID, "name": t.Name,
+			"response": map[string]string{"error": repair.Interrupted}}}
+		calls = append(calls, repair.NewObject(raw).Keep("id", "name", "args").Set("result", []any{part}).
+			Set("status", "cancelled").
 			Keep("timestamp", "agentId", "displayName", "description").Set("resultDisplay", repair.Interrupted).Bytes())
 	}
-	return repair.NewObject(from).Keep("id", "timestamp", "type", "content", "displayContent", "thoughts", "tokens", "model").Set("toolCalls", calls).Bytes(), ""
+	return repair.NewObject(from).Keep("id", "timestamp", "type", "content", "displayContent", "thoughts", "tokens",
+		"model").Set("toolCalls", calls).Bytes(), ""
 }

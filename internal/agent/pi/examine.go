@@ -19,18 +19,20 @@ func (a *Agent) Examine(ctx context.Context, src agent.Source, seen func(int64))
 	return repair.Lines(ctx, src.Path, a.form(), seen)
 }
 
-// form says what both programs' files are like: a header, then a tree of records. The symptoms were seen in pi 1.6.0 and
-// OpenClaw 2026.7.35, which makes itself a header when it is lost.
+// form says what both programs' files are like: a header, then a tree of records. The symptoms were seen in pi 1.6.0
+// and OpenClaw 2026.7.35, which makes itself a header when it is lost.
 func (a *Agent) form() repair.Form {
 	heals := a.name != "pi"
-	headless, circle := "it refuses the file: its first record is no session header", "it ends with an error: the parents of a record go in a circle"
+	headless := "it refuses the file: its first record is no session header"
+	circle := "it ends with an error: the parents of a record go in a circle"
 	if heals {
 		headless = "it does not know the session's id any more: it makes another header"
 		circle = "all before it is lost to the model: the parents of a record go in a circle"
 	}
 	const unreadable = "it cannot read this line: what is on it is lost to the model, and all before it"
 	return repair.Form{
-		Agent: a.name, Keys: []string{"type"}, Fact: fact, ParentKey: "parentId", Chained: true, Close: closeCall, Recall: recall,
+		Agent: a.name, Keys: []string{"type"}, Fact: fact, ParentKey: "parentId", Chained: true,
+		Close: closeCall, Recall: recall,
 		Header: func(path string, stub []byte, first [][]byte) ([]byte, error) {
 			return makeHeader(heals, path, stub, first)
 		},
@@ -75,8 +77,8 @@ func fact(data []byte) (repair.Fact, bool) {
 	return f, true
 }
 
-// makeHeader makes one of version 3. What stood in the lost one is taken from its stub, the file's name and the folder's. OpenClaw's folder
-// does not tell; its own header is as good as one without the place.
+// makeHeader makes one of version 3. What stood in the lost one is taken from its stub, the file's name and the
+// folder's. OpenClaw's folder does not tell; its own header is as good as one without the place.
 func makeHeader(heals bool, path string, stub []byte, first [][]byte) ([]byte, error) {
 	if len(first) == 0 {
 		return nil, errors.New("there is no record")
@@ -97,17 +99,19 @@ func makeHeader(heals bool, path string, stub []byte, first [][]byte) ([]byte, e
 		return nil, errors.New("neither the name of the file nor what is left of the record tells the session's id")
 	}
 	if cwd == "" {
-		return nil, errors.New("neither the name of the folder nor what is left of the record tells where the session worked")
+		return nil, errors.New("neither the name of the folder nor what is left of the record tells " +
+			"where the session worked")
 	}
 	stamp := old["timestamp"]
 	if rec, ok := parse(first[0], 0); ok && stamp == "" {
 		stamp = text(rec.stamp)
 	}
-	return repair.NewObject(nil).Set("type", typeHeader).Set("version", 3).Set("id", id).Set("timestamp", stamp).Set("cwd", cwd).Bytes(), nil
+	return repair.NewObject(nil).Set("type", typeHeader).Set("version", 3).Set("id", id).Set("timestamp", stamp).
+		Set("cwd", cwd).Bytes(), nil
 }
 
-// folderOf finds the folder that a name like --home-me-proj-- stands for. A dash in it may be a slash or itself: the folder
-// that is there tells which, the one with fewer levels first.
+// folderOf finds the folder that a name like --home-me-proj-- stands for. A dash in it may be a slash or itself: the
+// folder that is there tells which, the one with fewer levels first.
 func folderOf(name string) string {
 	inner, ok := strings.CutPrefix(name, "--")
 	if ok {
@@ -147,16 +151,22 @@ func closeCall(from []byte, c repair.Call, parent string) ([]byte, string) {
 	id := repair.Name("result " + c.ID)[:8]
 	message := repair.NewObject(memberRaw(from, "message"))
 	message.Set("role", "toolResult").Set("toolCallId", c.ID).Set("toolName", c.Name).
-		Set("content", []map[string]string{{"type": "text", "text": repair.Interrupted}}).Set("isError", true).Keep("timestamp")
+		Set("content", []map[string]string{{"type": "text", "text": repair.Interrupted}}).Set("isError", true).
+		Keep("timestamp")
 	return recordWith(from, id, parent, message.Bytes()), id
 }
 
+const noUsage = `{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"totalTokens":0,` +
+	`"cost":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"total":0}}`
+
 // recall writes a call without its arguments. The tool's name is in the result.
 func recall(from []byte, r repair.Result, id, parent string) []byte {
-	call := repair.NewObject(nil).Set("type", "toolCall").Set("id", r.Call).Set("name", r.Name).Set("arguments", struct{}{}).Bytes()
+	call := repair.NewObject(nil).Set("type", "toolCall").Set("id", r.Call).Set("name", r.Name).
+		Set("arguments", struct{}{}).Bytes()
 	message := repair.NewObject(memberRaw(from, "message"))
-	message.Set("role", "assistant").Set("content", []json.RawMessage{call}).Set("api", "unknown").Set("provider", "unknown").Set("model", "unknown").
-		Set("usage", json.RawMessage(`{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"totalTokens":0,"cost":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"total":0}}`)).
+	message.Set("role", "assistant").Set("content", []json.RawMessage{call}).Set("api", "unknown").
+		Set("provider", "unknown").Set("model", "unknown").
+		Set("usage", json.RawMessage(noUsage)).
 		Set("stopReason", "toolUse").Keep("timestamp")
 	return recordWith(from, id, parent, message.Bytes())
 }

@@ -52,8 +52,8 @@ func (s *scan) judge() error {
 	return nil
 }
 
-// name chooses what the calls of lone results are called. Where the record that the result hangs on is not there, it was the
-// call's: it gets its name back (lost). Else the call is put in between.
+// name chooses what the calls of lone results are called. Where the record that the result hangs on is not there, it
+// was the call's: it gets its name back (lost). Else the call is put in between.
 func (s *scan) name() (lost map[uint64]bool, names map[string]string, err error) {
 	lost, names = map[uint64]bool{}, map[string]string{}
 	if s.form.Recall == nil {
@@ -158,7 +158,8 @@ func (s *scan) nameOf(i int32) string {
 	return f.Node
 }
 
-// closeCalls makes results for the open calls. Made says for each record behind which they were put what follows it now.
+// closeCalls makes results for the open calls. Made says for each record behind which they were put what follows it
+// now.
 func (s *scan) closeCalls(calls []asked, made map[int32]string) error {
 	if len(calls) == 0 || s.form.Close == nil {
 		return nil
@@ -219,7 +220,8 @@ func (s *scan) relink(made map[int32]string) error {
 		what, moved, parent := "", n.moved, ""
 		if n.under != "" {
 			parent, moved, what = n.under, RemakeCall, "the result follows the call that was made for it"
-		} else if behind, ok := made[n.to]; ok && n.to != none && !n.result && (n.group == 0 || n.group != s.nodes[n.to].group) {
+		} else if behind, ok := made[n.to]; ok && n.to != none && !n.result &&
+			(n.group == 0 || n.group != s.nodes[n.to].group) {
 			parent, what = behind, "it follows the result that was made for the call before"
 			moved = cmp.Or(moved, CloseCall)
 		} else if moved != "" {
@@ -258,7 +260,8 @@ func (s *scan) reparent(at place, parent string, a Action, what string) error {
 	if bytes.Equal(value, data[m.Value:m.End]) {
 		return nil
 	}
-	s.edit(edit{place: place{at.line, at.off + int64(m.Value), int64(m.End - m.Value)}, with: value, action: a, what: what})
+	s.edit(edit{place: place{at.line, at.off + int64(m.Value), int64(m.End - m.Value)}, with: value, action: a,
+		what: what})
 	return nil
 }
 
@@ -269,7 +272,8 @@ func (s *scan) begin() (headless error, err error) {
 	}
 	var head [3]byte
 	if n, _ := s.r.ReadAt(head[:], 0); string(head[:n]) == mark && s.form.Symptoms[TrimMark] != "" {
-		s.edit(edit{place: place{1, 0, int64(len(mark))}, action: TrimMark, what: "a byte-order mark stands before the first record"})
+		s.edit(edit{place: place{1, 0, int64(len(mark))}, action: TrimMark,
+			what: "a byte-order mark stands before the first record"})
 	}
 	if s.header || s.form.Header == nil {
 		return nil, nil
@@ -289,14 +293,16 @@ func (s *scan) begin() (headless error, err error) {
 	case headless != nil:
 		return headless, nil
 	}
-	s.edit(edit{place: place{1, 0, 0}, with: append(record, '\n'), action: MakeHeader, what: "the first record is made again from what the others say"})
+	s.edit(edit{place: place{1, 0, 0}, with: append(record, '\n'), action: MakeHeader,
+		what: "the first record is made again from what the others say"})
 	return nil, nil
 }
 
 // settle orders the edits, leaves out what another one covers, and tells them.
 func (s *scan) settle() {
 	slices.SortStableFunc(s.edits, func(a, b edit) int {
-		return cmp.Or(cmp.Compare(a.off, b.off), cmp.Compare(min(a.size, 1), min(b.size, 1)), cmp.Compare(a.rank(), b.rank()))
+		return cmp.Or(cmp.Compare(a.off, b.off), cmp.Compare(min(a.size, 1), min(b.size, 1)),
+			cmp.Compare(a.rank(), b.rank()))
 	})
 	done := int64(0)
 	s.x.edits = []edit{}
