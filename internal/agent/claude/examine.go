@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"belay/internal/agent"
+	"belay/internal/transcript/lines"
 	"belay/internal/transcript/repair"
 )
 
@@ -40,7 +41,7 @@ func fact(data []byte) (repair.Fact, bool) {
 	case rec.UUID != "":
 		f.Key = rec.Type + " " + rec.UUID
 	case rec.talks():
-		f.Key = contentID(data)
+		f.Key = lines.ContentID(data)
 	}
 	if rec.IsSidechain {
 		f.Lane += "/" + rec.AgentID

@@ -2,7 +2,6 @@ package claude
 
 import (
 	"context"
-	"hash/fnv"
 	"path/filepath"
 	"strings"
 
@@ -19,16 +18,6 @@ type state struct {
 	Model uint32 `json:"m,omitempty"`
 	Mode  uint32 `json:"p,omitempty"`
 	Ended bool   `json:"e,omitempty"` // the turn that the last prompt opened has ended
-}
-
-// shortSum is 0 for nothing, and never 0 for something.
-func shortSum(s string) uint32 {
-	if s == "" {
-		return 0
-	}
-	h := fnv.New32a()
-	h.Write([]byte(s)) // cannot fail
-	return max(h.Sum32(), 1)
 }
 
 // openTranscript reads one transcript file. File order is the truth: parents, which can be missing or go in circles,

@@ -224,5 +224,5 @@ func recordID(line []byte) string {
 	if rec, err := decodeRecord(line); err == nil && rec.UUID != "" {
 		return rec.UUID
 	}
-	return contentID(line)
+	return lines.ContentID(line)
 }

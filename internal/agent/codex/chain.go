@@ -73,7 +73,7 @@ func (c *chain) open(ctx context.Context) error {
 	if !ok {
 		return nil // not written yet
 	}
-	c.linked, c.id = true, shortSum(rolloutID(c.own.at))
+	c.linked, c.id = true, lines.ShortHash(rolloutID(c.own.at))
 	home := homeOf(c.own.at)
 	if own.base == "" || home == "" {
 		return nil
@@ -89,7 +89,7 @@ func (c *chain) open(ctx context.Context) error {
 		if i < 0 {
 			return nil
 		}
-		p := part{shortSum(at.base), at.baseEnd, &rollout{path: strings.TrimSuffix(files[i].path, packed)}}
+		p := part{lines.ShortHash(at.base), at.baseEnd, &rollout{path: strings.TrimSuffix(files[i].path, packed)}}
 		if at, err = ownerOf(files[i].path); err != nil || at.thread != own.thread {
 			return nil
 		}
@@ -260,7 +260,7 @@ func (c *chain) goneBack(ctx context.Context, s *state) (gone []checkpoint.Entry
 	}
 
 	for _, f := range files {
-		id, end := shortSum(rolloutID(f.path)), int64(0)
+		id, end := lines.ShortHash(rolloutID(f.path)), int64(0)
 		if id == c.id {
 			continue
 		}

@@ -16,19 +16,20 @@ import (
 // entries turns records into entries.
 type entries struct{ *lines.Page[state] }
 
-// record takes one record. Equal bytes are one record.
+// record takes one record. Ids are missing in old files, and ordinals start over where another version wrote: equal bytes
+// are one record.
 func (c entries) record(ctx context.Context, data []byte) error {
 	rec, err := decodeLine(data)
 	if err != nil {
 		return err
 	}
-	key := keyOf(data)
+	key := lines.ContentID(data)
 	if !c.Once(key) {
 		return nil
 	}
 
 	p := rec.Payload
-	base := checkpoint.Entry{ID: key, At: rec.at(), Turn: c.turnOf(p)}
+	base := checkpoint.Entry{ID: key, At: lines.Time(rec.Timestamp), Turn: c.turnOf(p)}
 	switch rec.Type {
 	case "session_meta", "turn_context":
 		c.place(rec, base)
@@ -68,10 +69,10 @@ func (c entries) place(rec line, base checkpoint.Entry) {
 		c.State.Turn = base.Turn
 	}
 	e := checkpoint.Entry{Kind: checkpoint.EntryMeta}
-	if h := shortSum(p.Cwd); h != 0 && h != c.State.Place {
+	if h := lines.ShortHash(p.Cwd); h != 0 && h != c.State.Place {
 		c.State.Place, e.Workspace = h, workspaceOf(p.Cwd)
 	}
-	if h := shortSum(p.Model); h != 0 && h != c.State.Model {
+	if h := lines.ShortHash(p.Model); h != 0 && h != c.State.Model {
 		c.State.Model, e.Model = h, words(p.Model, maxName)
 	}
 	if e.Workspace != "" || e.Model != "" {
@@ -171,7 +172,7 @@ func (c entries) assistant(p body, base checkpoint.Entry) {
 	}
 	base.Kind = checkpoint.EntryAssistant
 	c.Add(base)
-	c.State.Said = lastSaid{ID: base.ID, Len: len(raw), Sum: shortSum(raw)}
+	c.State.Said = lastSaid{ID: base.ID, Len: len(raw), Sum: lines.ShortHash(raw)}
 }
 
 func (c entries) call(p body, base checkpoint.Entry, input string) {
@@ -271,7 +272,7 @@ type lastSaid struct {
 func (c entries) compacted(p body, base checkpoint.Entry) {
 	text := strings.TrimSpace(p.Message)
 	if was := c.State.Said; was.ID != "" && was.Len >= 0 && was.Len <= len(text) &&
-		shortSum(text[len(text)-was.Len:]) == was.Sum {
+		lines.ShortHash(text[len(text)-was.Len:]) == was.Sum {
 		text = text[len(text)-was.Len:]
 		c.Add(checkpoint.Entry{Op: checkpoint.Retract, ID: was.ID})
 	}

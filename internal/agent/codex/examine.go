@@ -66,7 +66,7 @@ func fact(data []byte) (repair.Fact, bool) {
 	}
 	var f repair.Fact
 	if matters(data) {
-		f.Key = keyOf(data)
+		f.Key = lines.ContentID(data)
 	}
 	p := rec.Payload
 	switch rec.Type {

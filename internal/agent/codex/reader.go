@@ -41,7 +41,7 @@ func format() lines.Format[state] {
 	return lines.Format[state]{
 		Keys:  []string{"payload"},
 		Skip:  func(line []byte) bool { return !matters(line) },
-		Learn: func(seen *lines.Seen, l lines.Line) { seen.Add(keyOf(l.Data)) },
+		Learn: func(seen *lines.Seen, l lines.Line) { seen.Add(lines.ContentID(l.Data)) },
 		Marks: func(line []byte, answered bool) bool {
 			return bytes.Contains(line, []byte(`"user`)) || bytes.Contains(line, []byte(`"UserMessage"`)) ||
 				bytes.Contains(line, []byte(`"compacted"`)) || !answered && bytes.Contains(line, []byte(`"assistant"`))

@@ -3,10 +3,7 @@ package codex
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
-	"hash/fnv"
 	"strings"
-	"time"
 
 	"belay/internal/lazyre"
 	"belay/internal/transcript/lines"
@@ -122,15 +119,6 @@ func decodeLine(data []byte) (line, error) {
 	return l, nil
 }
 
-// at is the record's stamp, or zero. It is for display only.
-func (l line) at() time.Time {
-	t, err := time.Parse(time.RFC3339, l.Timestamp)
-	if err != nil {
-		return time.Time{}
-	}
-	return t.UTC()
-}
-
 // matters is the first stage: a look at the head of a line that passes over what cannot give an entry, as most of a
 // file's bytes are the program's own notes. It may be true for too many, never false for one that counts.
 func matters(b []byte) bool {
@@ -156,21 +144,3 @@ var dull = map[string]bool{
 
 // hasOwn says whether a block of belay's own is in b, however the JSON around it spells the rest of its marker.
 func hasOwn(b []byte) bool { return bytes.Contains(b, []byte("-record k=")) }
-
-// keyOf identifies a record by its bytes: ids are missing in old files, and ordinals start over where another version
-// wrote. Equal bytes are the same record.
-func keyOf(data []byte) string {
-	h := fnv.New64a()
-	h.Write(data) // cannot fail
-	return fmt.Sprintf("x%016x", h.Sum64())
-}
-
-// shortSum is 0 for nothing, and never 0 for something.
-func shortSum(s string) uint32 {
-	if s == "" {
-		return 0
-	}
-	h := fnv.New32a()
-	h.Write([]byte(s)) // cannot fail
-	return max(h.Sum32(), 1)
-}

@@ -80,21 +80,12 @@ func format(asked string) lines.Format[state] {
 				return nil
 			}
 			for _, e := range p.State.entries(rec, asked) {
-				e.At, e.Session, e.Child = rec.at(), p.State.Session, wholefile.Ident(rec.Data.Within)
+				e.At, e.Session, e.Child = lines.Time(rec.Timestamp), p.State.Session, wholefile.Ident(rec.Data.Within)
 				p.Add(e)
 			}
 			return nil
 		},
 	}
-}
-
-// at is the record's stamp, or zero.
-func (r record) at() time.Time {
-	t, err := time.Parse(time.RFC3339, r.Timestamp)
-	if err != nil {
-		return time.Time{}
-	}
-	return t.UTC()
 }
 
 // entries gives what a record comes to.
