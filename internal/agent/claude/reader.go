@@ -2,7 +2,6 @@ package claude
 
 import (
 	"context"
-	"hash/fnv"
 	"path/filepath"
 	"strings"
 
@@ -11,8 +10,8 @@ import (
 	"belay/internal/transcript/lines"
 )
 
-// state is what one record needs to know of those before it. Workspace, model and mode are kept as hashes: they only need to be
-// compared.
+// state is what one record needs to know of those before it. Workspace, model and mode are kept as hashes: they only
+// need to be compared.
 type state struct {
 	lines.Pos
 	Place uint32 `json:"w,omitempty"`
@@ -21,21 +20,14 @@ type state struct {
 	Ended bool   `json:"e,omitempty"` // the turn that the last prompt opened has ended
 }
 
-// shortSum is 0 for nothing, and never 0 for something.
-func shortSum(s string) uint32 {
-	if s == "" {
-		return 0
-	}
-	h := fnv.New32a()
-	h.Write([]byte(s)) // cannot fail
-	return max(h.Sum32(), 1)
-}
-
-// openTranscript reads one transcript file. File order is the truth: parents, which can be missing or go in circles, are never
-// followed, and stamps are only passed on.
+// openTranscript reads one transcript file. File order is the truth: parents, which can be missing or go in circles,
+// are never followed, and stamps are only passed on.
 func openTranscript(src agent.Source) checkpoint.Transcript {
 	return lines.NewReader(src.Path, format(src))
 }
+
+// recordKeys: of the objects in a record only records themselves have a uuid.
+var recordKeys = []string{"uuid"}
 
 // format says what the records of one file mean.
 func format(src agent.Source) lines.Format[state] {
@@ -44,7 +36,7 @@ func format(src agent.Source) lines.Format[state] {
 		session = sessionOfName(src.Path)
 	}
 	return lines.Format[state]{
-		Keys:  []string{"uuid"}, // of the objects in a record only records themselves have one
+		Keys:  recordKeys,
 		Skip:  func(line []byte) bool { return !matters(line) },
 		Learn: func(seen *lines.Seen, l lines.Line) { seen.Add(recordID(l.Data)) },
 		Marks: func(line []byte, answered bool) bool { return mayTurn(line) || !answered && mayAnswer(line) },

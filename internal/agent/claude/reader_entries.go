@@ -2,11 +2,8 @@ package claude
 
 import (
 	"encoding/json"
-	"fmt"
-	"hash/fnv"
 	"slices"
 	"strings"
-	"time"
 
 	"belay/checkpoint"
 	"belay/internal/agent/kit/payload"
@@ -29,17 +26,17 @@ func (c entries) record(data []byte) error {
 	}
 	id := rec.UUID
 	if id == "" {
-		id = contentID(data)
+		id = lines.ContentID(data)
 	}
 	if !c.Once(id) {
 		return nil
 	}
 	if own {
 		for _, marker := range payload.Markers(string(data)) {
-			c.Add(checkpoint.Entry{ID: marker, Kind: checkpoint.EntryOwn, At: rec.at()})
+			c.Add(checkpoint.Entry{ID: marker, Kind: checkpoint.EntryOwn, At: lines.Time(rec.Timestamp)})
 		}
 	}
-	base := checkpoint.Entry{ID: id, At: rec.at(), Turn: rec.PromptID}
+	base := checkpoint.Entry{ID: id, At: lines.Time(rec.Timestamp), Turn: rec.PromptID}
 	if rec.SessionID != "" && c.session != "" && rec.SessionID != c.session {
 		base.Session = words(rec.SessionID, maxID)
 	}
@@ -77,13 +74,13 @@ func (c entries) about(rec lineRecord, e *checkpoint.Entry) {
 		e.Workspace = workspaceOf(rec.Cwd)
 		return
 	}
-	if h := shortSum(rec.Cwd); h != 0 && h != c.State.Place {
+	if h := lines.ShortHash(rec.Cwd); h != 0 && h != c.State.Place {
 		c.State.Place, e.Workspace = h, workspaceOf(rec.Cwd)
 	}
-	if h := shortSum(rec.Message.Model); h != 0 && h != c.State.Model && rec.Message.Model != syntheticModel {
+	if h := lines.ShortHash(rec.Message.Model); h != 0 && h != c.State.Model && rec.Message.Model != syntheticModel {
 		c.State.Model, e.Model = h, words(rec.Message.Model, maxName)
 	}
-	if h := shortSum(rec.PermissionMode); h != 0 && h != c.State.Mode {
+	if h := lines.ShortHash(rec.PermissionMode); h != 0 && h != c.State.Mode {
 		c.State.Mode, e.Mode = h, words(rec.PermissionMode, maxName)
 	}
 }
@@ -129,7 +126,8 @@ func (c entries) user(rec lineRecord, base checkpoint.Entry) {
 	c.turn(base, false)
 	if call, failed := taskEnd(base.Text); base.Aside && call != "" {
 		end := base
-		end.ID, end.Kind, end.Call, end.Failed, end.Text, end.Aside = base.ID+"#"+call, checkpoint.EntryResult, call, failed, "", false
+		end.ID, end.Kind, end.Call, end.Failed = base.ID+"#"+call, checkpoint.EntryResult, call, failed
+		end.Text, end.Aside = "", false
 		c.Add(end)
 	}
 }
@@ -155,7 +153,8 @@ func (c entries) assistant(rec lineRecord, base checkpoint.Entry) {
 	case "end_turn", "stop_sequence", "refusal":
 		if base.Child == "" {
 			// One message may end in several records: the id makes their ends one.
-			end := checkpoint.Entry{ID: "end:" + base.ID, Kind: checkpoint.EntryTurnEnd, At: base.At, Session: base.Session}
+			end := checkpoint.Entry{ID: "end:" + base.ID, Kind: checkpoint.EntryTurnEnd, At: base.At,
+				Session: base.Session}
 			if base.Group != "" {
 				end.ID = "end:" + base.Group
 			}
@@ -226,20 +225,4 @@ func resultText(raw json.RawMessage) string {
 		}
 	}
 	return words(strings.Join(parts, "\n"), checkpoint.CutTool)
-}
-
-// contentID identifies a record that has no usable id of its own. Equal bytes are the same record.
-func contentID(data []byte) string {
-	h := fnv.New64a()
-	h.Write(data) // cannot fail
-	return fmt.Sprintf("x%016x", h.Sum64())
-}
-
-// at is the record's stamp, or zero. It is for display only.
-func (r lineRecord) at() time.Time {
-	t, err := time.Parse(time.RFC3339, r.Timestamp)
-	if err != nil {
-		return time.Time{}
-	}
-	return t.UTC()
 }

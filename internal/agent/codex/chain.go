@@ -14,10 +14,10 @@ import (
 	"belay/internal/transcript/lines"
 )
 
-// A person who goes back in a conversation and says something else leaves the rollout as it is: the thread goes on in a new
-// one, whose first record says which rollout it goes on from and how many bytes of that one still count. Rollouts are known
-// by the id at the end of their names. A fork begins in the same way, and is another thread: what was said before it is its
-// parent's, and is not told again.
+// A person who goes back in a conversation and says something else leaves the rollout as it is: the thread goes on in a
+// new one, whose first record says which rollout it goes on from and how many bytes of that one still count. Rollouts
+// are known by the id at the end of their names. A fork begins in the same way, and is another thread: what was said
+// before it is its parent's, and is not told again.
 
 // maxParts bounds how often a person goes back in one conversation; older parts are done without.
 const maxParts = 64
@@ -55,8 +55,8 @@ type part struct {
 	file *rollout
 }
 
-// chain is the rollouts of one conversation as one lines.Source. A position says which rollout it is in (File); an offset counts
-// from the beginning of the oldest.
+// chain is the rollouts of one conversation as one lines.Source. A position says which rollout it is in (File); an
+// offset counts from the beginning of the oldest.
 type chain struct {
 	own    *rollout
 	parts  []part // rollouts that it goes on from, oldest first
@@ -73,7 +73,7 @@ func (c *chain) open(ctx context.Context) error {
 	if !ok {
 		return nil // not written yet
 	}
-	c.linked, c.id = true, shortSum(rolloutID(c.own.at))
+	c.linked, c.id = true, lines.ShortHash(rolloutID(c.own.at))
 	home := homeOf(c.own.at)
 	if own.base == "" || home == "" {
 		return nil
@@ -89,7 +89,7 @@ func (c *chain) open(ctx context.Context) error {
 		if i < 0 {
 			return nil
 		}
-		p := part{shortSum(at.base), at.baseEnd, &rollout{path: strings.TrimSuffix(files[i].path, packed)}}
+		p := part{lines.ShortHash(at.base), at.baseEnd, &rollout{path: strings.TrimSuffix(files[i].path, packed)}}
 		if at, err = ownerOf(files[i].path); err != nil || at.thread != own.thread {
 			return nil
 		}
@@ -108,8 +108,8 @@ func (c *chain) Close() error {
 	return errors.Join(errs...)
 }
 
-// rollout gives the i-th rollout, where its offsets begin, and where it ends for this conversation. The last is the newest,
-// which has no end.
+// rollout gives the i-th rollout, where its offsets begin, and where it ends for this conversation. The last is the
+// newest, which has no end.
 func (c *chain) rollout(i int) (file *rollout, base, end int64) {
 	for _, p := range c.parts[:i] {
 		base += p.end
@@ -128,7 +128,8 @@ func (c *chain) index(id uint32) int {
 	return len(c.parts)
 }
 
-// file opens the i-th rollout. The newest is open while the chain is: it must not turn to another file while it is read.
+// file opens the i-th rollout. The newest is open while the chain is: it must not turn to another file while it is
+// read.
 func (c *chain) file(ctx context.Context, i int) (*lines.File, error) {
 	if i < len(c.parts) {
 		return c.parts[i].file.open(ctx)
@@ -145,7 +146,9 @@ func (c *chain) idOf(i int) uint32 {
 }
 
 // Read implements lines.Source: it reads to the end of the rollout that the position is in.
-func (c *chain) Read(ctx context.Context, from lines.Pos, opt lines.Options, fn func(lines.Line) bool) (lines.Span, error) {
+func (c *chain) Read(
+	ctx context.Context, from lines.Pos, opt lines.Options, fn func(lines.Line) bool,
+) (lines.Span, error) {
 	if err := c.open(ctx); err != nil {
 		return lines.Span{Pos: from}, err
 	}
@@ -238,8 +241,9 @@ func (c *chain) Size(ctx context.Context) (int64, error) {
 	return base + size, err
 }
 
-// goneBack sees whether a cursor is in what the person took back: behind the end of a part, or in a rollout that the newest
-// does not go on from. What was said there is retracted, and the conversation goes on where the newest part begins.
+// goneBack sees whether a cursor is in what the person took back: behind the end of a part, or in a rollout that the
+// newest does not go on from. What was said there is retracted, and the conversation goes on where the newest part
+// begins.
 func (c *chain) goneBack(ctx context.Context, s *state) (gone []checkpoint.Entry, err error) {
 	if err := c.open(ctx); err != nil {
 		return nil, err
@@ -256,7 +260,7 @@ func (c *chain) goneBack(ctx context.Context, s *state) (gone []checkpoint.Entry
 	}
 
 	for _, f := range files {
-		id, end := shortSum(rolloutID(f.path)), int64(0)
+		id, end := lines.ShortHash(rolloutID(f.path)), int64(0)
 		if id == c.id {
 			continue
 		}

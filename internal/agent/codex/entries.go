@@ -16,19 +16,20 @@ import (
 // entries turns records into entries.
 type entries struct{ *lines.Page[state] }
 
-// record takes one record. Equal bytes are one record.
+// record takes one record. Ids are missing in old files, and ordinals start over where another version wrote: equal bytes
+// are one record.
 func (c entries) record(ctx context.Context, data []byte) error {
 	rec, err := decodeLine(data)
 	if err != nil {
 		return err
 	}
-	key := keyOf(data)
+	key := lines.ContentID(data)
 	if !c.Once(key) {
 		return nil
 	}
 
 	p := rec.Payload
-	base := checkpoint.Entry{ID: key, At: rec.at(), Turn: c.turnOf(p)}
+	base := checkpoint.Entry{ID: key, At: lines.Time(rec.Timestamp), Turn: c.turnOf(p)}
 	switch rec.Type {
 	case "session_meta", "turn_context":
 		c.place(rec, base)
@@ -57,8 +58,8 @@ func (c entries) turnOf(p body) string {
 	return ""
 }
 
-// place tells workspace and model where they change. A fork copies its parent's records, session_meta too: only the first
-// one is the file's own.
+// place tells workspace and model where they change. A fork copies its parent's records, session_meta too: only the
+// first one is the file's own.
 func (c entries) place(rec line, base checkpoint.Entry) {
 	p := rec.Payload
 	if rec.Type == "session_meta" && c.State.Place != 0 {
@@ -68,10 +69,10 @@ func (c entries) place(rec line, base checkpoint.Entry) {
 		c.State.Turn = base.Turn
 	}
 	e := checkpoint.Entry{Kind: checkpoint.EntryMeta}
-	if h := shortSum(p.Cwd); h != 0 && h != c.State.Place {
+	if h := lines.ShortHash(p.Cwd); h != 0 && h != c.State.Place {
 		c.State.Place, e.Workspace = h, workspaceOf(p.Cwd)
 	}
-	if h := shortSum(p.Model); h != 0 && h != c.State.Model {
+	if h := lines.ShortHash(p.Model); h != 0 && h != c.State.Model {
 		c.State.Model, e.Model = h, words(p.Model, maxName)
 	}
 	if e.Workspace != "" || e.Model != "" {
@@ -155,7 +156,8 @@ func (c entries) prompt(text string, base checkpoint.Entry) {
 // programs says that a message in the user's role is Codex's own, in files that do not say so.
 func programs(text string) bool {
 	text = strings.TrimSpace(text)
-	for _, begin := range []string{"<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<turn_aborted>", "<subagent_notification>"} {
+	for _, begin := range []string{"<environment_context>", "<user_instructions>", "# AGENTS.md instructions",
+		"<turn_aborted>", "<subagent_notification>"} {
 		if strings.HasPrefix(text, begin) {
 			return true
 		}
@@ -170,7 +172,7 @@ func (c entries) assistant(p body, base checkpoint.Entry) {
 	}
 	base.Kind = checkpoint.EntryAssistant
 	c.Add(base)
-	c.State.Said = lastSaid{ID: base.ID, Len: len(raw), Sum: shortSum(raw)}
+	c.State.Said = lastSaid{ID: base.ID, Len: len(raw), Sum: lines.ShortHash(raw)}
 }
 
 func (c entries) call(p body, base checkpoint.Entry, input string) {
@@ -194,9 +196,9 @@ var (
 // resultHead is how far into a result Codex's own lines about it stand.
 const resultHead = 300
 
-// result takes a tool's result. "aborted" alone is what Codex makes up for a call without one; of 0.171 it is known only
-// in requests, never in a file. A command that a person broke off goes on in the background until the end of it is told;
-// whether another tool had done its work by then, nobody says.
+// result takes a tool's result. "aborted" alone is what Codex makes up for a call without one; of 0.171 it is known
+// only in requests, never in a file. A command that a person broke off goes on in the background until the end of it is
+// told; whether another tool had done its work by then, nobody says.
 func (c entries) result(p body, base checkpoint.Entry) {
 	if p.CallID == "" || len(p.CallID) > maxID {
 		return
@@ -265,11 +267,12 @@ type lastSaid struct {
 	Sum uint32 `json:"s,omitempty"`
 }
 
-// compacted takes a compaction. When the model wrote the summary, it stands as an assistant's message right before, and at
-// the end of the message here: that one is no answer, and is taken back.
+// compacted takes a compaction. When the model wrote the summary, it stands as an assistant's message right before, and
+// at the end of the message here: that one is no answer, and is taken back.
 func (c entries) compacted(p body, base checkpoint.Entry) {
 	text := strings.TrimSpace(p.Message)
-	if was := c.State.Said; was.ID != "" && was.Len >= 0 && was.Len <= len(text) && shortSum(text[len(text)-was.Len:]) == was.Sum {
+	if was := c.State.Said; was.ID != "" && was.Len >= 0 && was.Len <= len(text) &&
+		lines.ShortHash(text[len(text)-was.Len:]) == was.Sum {
 		text = text[len(text)-was.Len:]
 		c.Add(checkpoint.Entry{Op: checkpoint.Retract, ID: was.ID})
 	}
@@ -301,7 +304,8 @@ func (c entries) rolledBack(ctx context.Context, n int) {
 	}
 }
 
-// takenBack gives what takes back the words of one line, how many turns begin there, and how many are rolled back there.
+// takenBack gives what takes back the words of one line, how many turns begin there, and how many are rolled back
+// there.
 func takenBack(ctx context.Context, s state, l lines.Line) (list []checkpoint.Entry, turns, again int) {
 	if !matters(l.Data) {
 		return nil, 0, 0

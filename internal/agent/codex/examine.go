@@ -14,21 +14,18 @@ import (
 
 var _ agent.Examiner = (*Agent)(nil)
 
-// Examine looks into a rollout. A compressed one is unpacked first; its repaired copy is a plain one, which Codex prefers.
+// Examine looks into a rollout. A compressed one is unpacked first; its repaired copy is a plain one, which Codex
+// prefers.
 func (*Agent) Examine(ctx context.Context, src agent.Source, seen func(int64)) (*repair.Examined, error) {
 	if !strings.HasSuffix(src.Path, packed) {
-		return repair.Lines(ctx, src.Path, form{src.Path}, seen)
-	}
-	in, _, err := lines.OpenRegular(src.Path)
-	if err != nil {
-		return nil, err
+		return repair.Lines(ctx, src.Path, form(src.Path), seen)
 	}
 	r := &rollout{path: src.Path}
 	from, err := r.unpack(ctx, src.Path)
-	if err = errors.Join(err, in.Close()); err != nil {
+	if err != nil {
 		return nil, errors.Join(err, r.close())
 	}
-	x, err := repair.Lines(ctx, from, form{src.Path}, seen)
+	x, err := repair.Lines(ctx, from, form(src.Path), seen)
 	if err != nil {
 		return nil, errors.Join(err, r.close())
 	}
@@ -36,22 +33,40 @@ func (*Agent) Examine(ctx context.Context, src agent.Source, seen func(int64)) (
 	return x, nil
 }
 
-// form is what a rollout is like: a header, then items in order. Path is the file's, for the thread that its name tells.
-type form struct{ path string }
+// form says what the rollout at a path is like: a header, then items in order. The path is not always that of the plain
+// text.
+func form(path string) repair.Form {
+	return repair.Form{
+		Agent: name, Keys: []string{"payload"}, Fact: fact, Close: closeCall, Recall: recall, Symptoms: symptoms,
+		Header: func(_ string, stub []byte, first [][]byte) ([]byte, error) { return makeHeader(path, stub, first) },
+	}
+}
 
-func (form) Agent() string     { return name }
-func (form) Keys() []string    { return []string{"payload"} }
-func (form) ParentKey() string { return "" }
-func (form) Chained() bool     { return false }
+// symptoms were seen in Codex 0.169.0.
+var symptoms = map[repair.Action]string{
+	repair.MakeHeader: refused,
+	repair.TrimMark:   refused,
+	repair.CutStub:    unreadable,
+	repair.Split:      unreadable,
+	repair.TrimBefore: unreadable,
+	repair.TrimAfter:  unreadable,
+	repair.RemakeCall: "the result is lost to the model: its call is not in the file",
+	repair.DropRepeat: "it is told to the model twice",
+}
 
-func (form) Fact(data []byte) (repair.Fact, bool) {
+const (
+	refused    = "it refuses the file: its first record is no session_meta"
+	unreadable = "it cannot read this line: what is on it is lost to the model"
+)
+
+func fact(data []byte) (repair.Fact, bool) {
 	rec, err := decodeLine(data)
 	if err != nil {
 		return repair.Fact{}, false
 	}
 	var f repair.Fact
 	if matters(data) {
-		f.Key = keyOf(data)
+		f.Key = lines.ContentID(data)
 	}
 	p := rec.Payload
 	switch rec.Type {
@@ -84,10 +99,11 @@ func bareHeader(data []byte) bool {
 	return lines.Decode(data, &head) == nil && head.ID != "" && head.Timestamp != ""
 }
 
-// Header is a session_meta with what the loader needs: the thread, from the file's name; the folder, from the first turn.
-func (f form) Header(_ string, stub []byte, first [][]byte) ([]byte, error) {
+// makeHeader makes a session_meta with what the loader needs: the thread, from the file's name; the folder, from the
+// first turn.
+func makeHeader(path string, stub []byte, first [][]byte) ([]byte, error) {
 	old := repair.Salvage(stub)
-	thread, cwd, ordered := threadOfName(f.path), old["cwd"], false
+	thread, cwd, ordered := threadOfName(path), old["cwd"], false
 	if thread == "" {
 		thread = old["id"]
 	}
@@ -115,7 +131,8 @@ func (f form) Header(_ string, stub []byte, first [][]byte) ([]byte, error) {
 		return nil, errors.New("no turn tells where the session worked")
 	}
 	meta := repair.NewObject(nil).Set("id", thread).Set("timestamp", stamp).Set("cwd", cwd)
-	for _, m := range []struct{ key, usual string }{{"originator", "codex_exec"}, {"cli_version", "0.0.0"}, {"source", "cli"}, {"model_provider", ""}} {
+	for _, m := range []struct{ key, usual string }{{"originator", "codex_exec"}, {"cli_version", "0.0.0"},
+		{"source", "cli"}, {"model_provider", ""}} {
 		if v := old[m.key]; v != "" {
 			m.usual = v
 		}
@@ -142,8 +159,8 @@ func keysOf(data []byte) (keys []string) {
 	return keys
 }
 
-// Close writes the output of a call behind it, as Codex itself puts one in its requests.
-func (form) Close(from []byte, c repair.Call, _ string) ([]byte, string) {
+// closeCall writes the output of a call behind it, as Codex itself puts one in its requests.
+func closeCall(from []byte, c repair.Call, _ string) ([]byte, string) {
 	kind := "function_call_output"
 	if rec, err := decodeLine(from); err == nil && rec.Payload.Type == "custom_tool_call" {
 		kind = "custom_tool_call_output"
@@ -152,11 +169,13 @@ func (form) Close(from []byte, c repair.Call, _ string) ([]byte, string) {
 	return wrapped(from, item), ""
 }
 
-// Recall writes a call of a tool whose name is not known any more: without it Codex leaves the output out.
-func (form) Recall(from []byte, r repair.Result, _, _ string) []byte {
-	item := repair.NewObject(nil).Set("type", "function_call").Set("name", "unknown").Set("arguments", "{}").Set("call_id", r.Call)
+// recall writes a call of a tool whose name is not known any more: without it Codex leaves the output out.
+func recall(from []byte, r repair.Result, _, _ string) []byte {
+	item := repair.NewObject(nil).Set("type", "function_call").Set("name", "unknown").Set("arguments", "{}").
+		Set("call_id", r.Call)
 	if rec, err := decodeLine(from); err == nil && rec.Payload.Type == "custom_tool_call_output" {
-		item = repair.NewObject(nil).Set("type", "custom_tool_call").Set("call_id", r.Call).Set("name", "unknown").Set("input", "")
+		item = repair.NewObject(nil).Set("type", "custom_tool_call").Set("call_id", r.Call).Set("name", "unknown").
+			Set("input", "")
 	}
 	return wrapped(from, item.Bytes())
 }
@@ -167,19 +186,4 @@ func wrapped(from, item []byte) []byte {
 		return item
 	}
 	return repair.NewObject(from).Keep("timestamp", "ordinal", "type").Set("payload", json.RawMessage(item)).Bytes()
-}
-
-// Minds says what Codex 0.169.0 was seen to do.
-func (form) Minds(a repair.Action) string {
-	switch a {
-	case repair.MakeHeader, repair.TrimMark:
-		return "it refuses the file: its first record is no session_meta"
-	case repair.CutStub, repair.Split, repair.TrimBefore, repair.TrimAfter:
-		return "it cannot read this line: what is on it is lost to the model"
-	case repair.RemakeCall:
-		return "the result is lost to the model: its call is not in the file"
-	case repair.DropRepeat:
-		return "it is told to the model twice"
-	}
-	return ""
 }

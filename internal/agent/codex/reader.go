@@ -9,8 +9,8 @@ import (
 	"belay/internal/transcript/lines"
 )
 
-// state is what one record needs to know of those before it. Workspace and model only need to be compared: they are hashes. The
-// place is in the unpacked file.
+// state is what one record needs to know of those before it. Workspace and model only need to be compared: they are
+// hashes. The place is in the unpacked file.
 type state struct {
 	lines.Pos
 	Turn  string   `json:"u,omitempty"` // the turn that began last
@@ -41,7 +41,7 @@ func format() lines.Format[state] {
 	return lines.Format[state]{
 		Keys:  []string{"payload"},
 		Skip:  func(line []byte) bool { return !matters(line) },
-		Learn: func(seen *lines.Seen, l lines.Line) { seen.Add(keyOf(l.Data)) },
+		Learn: func(seen *lines.Seen, l lines.Line) { seen.Add(lines.ContentID(l.Data)) },
 		Marks: func(line []byte, answered bool) bool {
 			return bytes.Contains(line, []byte(`"user`)) || bytes.Contains(line, []byte(`"UserMessage"`)) ||
 				bytes.Contains(line, []byte(`"compacted"`)) || !answered && bytes.Contains(line, []byte(`"assistant"`))

@@ -3,17 +3,14 @@ package codex
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
-	"hash/fnv"
 	"strings"
-	"time"
 
 	"belay/internal/lazyre"
 	"belay/internal/transcript/lines"
 )
 
-// line is one record of a rollout. The format is Codex's own and changes: whatever has an unexpected type is as if it were
-// absent.
+// line is one record of a rollout. The format is Codex's own and changes: whatever has an unexpected type is as if it
+// were absent.
 type line struct {
 	Timestamp string `json:"timestamp"`
 	Type      string `json:"type"`
@@ -113,7 +110,8 @@ func decodeLine(data []byte) (line, error) {
 		return l, err
 	}
 	switch l.Type {
-	case "message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output", "local_shell_call":
+	case "message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output",
+		"local_shell_call":
 		err := lines.Decode(data, &l.Payload)
 		l.Type = "bare_item"
 		return l, err
@@ -121,17 +119,8 @@ func decodeLine(data []byte) (line, error) {
 	return l, nil
 }
 
-// at is the record's stamp, or zero. It is for display only.
-func (l line) at() time.Time {
-	t, err := time.Parse(time.RFC3339, l.Timestamp)
-	if err != nil {
-		return time.Time{}
-	}
-	return t.UTC()
-}
-
-// matters is the first stage: a look at the head of a line that passes over what cannot give an entry, as most of a file's
-// bytes are the program's own notes. It may be true for too many, never false for one that counts.
+// matters is the first stage: a look at the head of a line that passes over what cannot give an entry, as most of a
+// file's bytes are the program's own notes. It may be true for too many, never false for one that counts.
 func matters(b []byte) bool {
 	n := len(b)
 	if n == 0 || b[0] != '{' || b[n-1] != '}' {
@@ -144,31 +133,14 @@ func matters(b []byte) bool {
 	return bytes.Contains(b[1:], []byte(`{"timestamp":"`)) // another record is glued to it
 }
 
-var typesOf = lazyre.New(`^\{"timestamp":"[^"]*",(?:"ordinal":\d+,)?"type":"([a-z_]+)"(?:,"payload":\{"type":"([a-z_]+)")?`)
+var typesOf = lazyre.New(`^\{"timestamp":"[^"]*",(?:"ordinal":\d+,)?"type":"([a-z_]+)"` +
+	`(?:,"payload":\{"type":"([a-z_]+)")?`)
 
 // dull are the kinds of records that belay never looks into.
 var dull = map[string]bool{
-	"world_state": true, "token_usage_record": true, "token_count": true, "thread_settings_applied": true, "reasoning": true,
-	"agent_reasoning": true, "ghost_snapshot": true,
+	"world_state": true, "token_usage_record": true, "token_count": true, "thread_settings_applied": true,
+	"reasoning": true, "agent_reasoning": true, "ghost_snapshot": true,
 }
 
 // hasOwn says whether a block of belay's own is in b, however the JSON around it spells the rest of its marker.
 func hasOwn(b []byte) bool { return bytes.Contains(b, []byte("-record k=")) }
-
-// keyOf identifies a record by its bytes: ids are missing in old files, and ordinals begin anew where another version
-// wrote. Equal bytes are the same record.
-func keyOf(data []byte) string {
-	h := fnv.New64a()
-	h.Write(data) // cannot fail
-	return fmt.Sprintf("x%016x", h.Sum64())
-}
-
-// shortSum is 0 for nothing, and never 0 for something.
-func shortSum(s string) uint32 {
-	if s == "" {
-		return 0
-	}
-	h := fnv.New32a()
-	h.Write([]byte(s)) // cannot fail
-	return max(h.Sum32(), 1)
-}

@@ -29,7 +29,8 @@ const (
 )
 
 // rolloutName is the name of a live or archived rollout; after a revert the thread has another file, with a second id.
-var rolloutName = lazyre.New(`^rollout-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-([0-9a-f-]{36})(?:_([0-9A-Za-z-]{1,64}))?\.jsonl(\.zst)?$`)
+var rolloutName = lazyre.New(`^rollout-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-([0-9a-f-]{36})` +
+	`(?:_([0-9A-Za-z-]{1,64}))?\.jsonl(\.zst)?$`)
 
 // threadOfName is the thread id in a rollout's name; empty for every other file.
 func threadOfName(path string) string {
@@ -40,8 +41,8 @@ func threadOfName(path string) string {
 	return m[1]
 }
 
-// places are where a rollout can be, best first. Codex compresses a file that nobody used for a week, takes it back when
-// it is resumed, and moves it when a person archives the thread.
+// places are where a rollout can be, best first. Codex compresses a file that nobody used for a week, takes it back
+// when it is resumed, and moves it when a person archives the thread.
 func places(path string) []string {
 	path = strings.TrimSuffix(path, packed)
 	list := []string{path, path + packed}
@@ -153,7 +154,8 @@ func (r *rollout) unpack(ctx context.Context, at string) (string, error) {
 }
 
 func decoder(in io.Reader) (*zstd.Decoder, error) {
-	return zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(128<<20), zstd.WithDecoderLowmem(true))
+	return zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(128<<20),
+		zstd.WithDecoderLowmem(true))
 }
 
 func (r *rollout) close() error {
@@ -223,7 +225,8 @@ func ownerOf(path string) (owner, error) {
 	} else if rec.Type != "session_meta" {
 		return owner{}, nil
 	}
-	own.child = p.Source.Subagent != nil || p.Thread == "subagent" || p.Parent != "" && p.SessionID != "" && p.SessionID != p.ID
+	own.child = p.Source.Subagent != nil || p.Thread == "subagent" || p.Parent != "" && p.SessionID != "" &&
+		p.SessionID != p.ID
 	if own.session == "" || !own.child {
 		own.session = own.thread
 	}

@@ -11,26 +11,20 @@ import (
 
 var _ agent.Examiner = (*Agent)(nil)
 
-// Examine looks into a session's events.jsonl.
+// Examine looks into a session's events.jsonl: records that follow one another by their ids. The program itself was not
+// run: what its loader needs is not known.
 func (*Agent) Examine(ctx context.Context, src agent.Source, seen func(int64)) (*repair.Examined, error) {
-	return repair.Lines(ctx, src.Path, events{}, seen)
+	return repair.Lines(ctx, src.Path, repair.Form{
+		Agent: name, Keys: []string{"data"}, Fact: fact, ParentKey: "parentId", Chained: true, Close: closeCall,
+	}, seen)
 }
 
-// events is what events.jsonl is like: records that follow one another by their ids. The program itself was not run: what
-// it minds is not known.
-type events struct{}
-
-func (events) Agent() string     { return name }
-func (events) Keys() []string    { return []string{"data"} }
-func (events) ParentKey() string { return "parentId" }
-func (events) Chained() bool     { return true }
-
-func (events) Fact(data []byte) (repair.Fact, bool) {
+func fact(data []byte) (repair.Fact, bool) {
 	var rec struct {
 		record
 		Parent string `json:"parentId"`
 	}
-	if len(data) == 0 || data[0] != '{' || lines.Decode(data, &rec) != nil {
+	if lines.Decode(data, &rec) != nil {
 		return repair.Fact{}, false
 	}
 	f := repair.Fact{Key: rec.ID, Node: rec.ID, Parent: rec.Parent, Header: rec.Type == "session.start"}
@@ -50,17 +44,11 @@ func (events) Fact(data []byte) (repair.Fact, bool) {
 	return f, true
 }
 
-func (events) Header(string, []byte, [][]byte) ([]byte, error) { return nil, repair.ErrNoHeader }
-
-// Close writes the end of a call.
-func (events) Close(from []byte, c repair.Call, parent string) ([]byte, string) {
+// closeCall writes the end of a call.
+func closeCall(from []byte, c repair.Call, parent string) ([]byte, string) {
 	id := repair.Name("result " + c.ID)
-	data := repair.NewObject(nil).Set("toolCallId", c.ID).Set("success", false).Set("error", map[string]string{"message": repair.Interrupted}).Bytes()
-	return repair.NewObject(from).Set("type", "tool.execution_complete").Set("data", json.RawMessage(data)).Set("id", id).Keep("timestamp").Set("parentId", parent).Bytes(), id
+	data := repair.NewObject(nil).Set("toolCallId", c.ID).Set("success", false).
+		Set("error", map[string]string{"message": repair.Interrupted}).Bytes()
+	return repair.NewObject(from).Set("type", "tool.execution_complete").Set("data", json.RawMessage(data)).
+		Set("id", id).Keep("timestamp").Set("parentId", parent).Bytes(), id
 }
-
-// Recall is left out: whether the program wants it is not known.
-func (events) Recall([]byte, repair.Result, string, string) []byte { return nil }
-
-// Minds is empty, as said.
-func (events) Minds(repair.Action) string { return "" }

@@ -80,21 +80,12 @@ func format(asked string) lines.Format[state] {
 				return nil
 			}
 			for _, e := range p.State.entries(rec, asked) {
-				e.At, e.Session, e.Child = rec.at(), p.State.Session, wholefile.Ident(rec.Data.Within)
+				e.At, e.Session, e.Child = lines.Time(rec.Timestamp), p.State.Session, wholefile.Ident(rec.Data.Within)
 				p.Add(e)
 			}
 			return nil
 		},
 	}
-}
-
-// at is the record's stamp, or zero.
-func (r record) at() time.Time {
-	t, err := time.Parse(time.RFC3339, r.Timestamp)
-	if err != nil {
-		return time.Time{}
-	}
-	return t.UTC()
 }
 
 // entries gives what a record comes to.
@@ -161,12 +152,14 @@ func call(id, tool string, args json.RawMessage) []checkpoint.Entry {
 	if id = wholefile.Ident(id); id == "" {
 		return nil
 	}
-	return []checkpoint.Entry{{ID: "call:" + id, Kind: checkpoint.EntryCall, Call: id, Name: wholefile.Ident(tool), Input: wholefile.ToolText(args)}}
+	return []checkpoint.Entry{{ID: "call:" + id, Kind: checkpoint.EntryCall, Call: id, Name: wholefile.Ident(tool),
+		Input: wholefile.ToolText(args)}}
 }
 
 func (d data) result() checkpoint.Entry {
 	id := wholefile.Ident(d.Call)
-	e := checkpoint.Entry{ID: "result:" + id, Kind: checkpoint.EntryResult, Call: id, Output: wholefile.ToolText(d.Result.Content)}
+	e := checkpoint.Entry{ID: "result:" + id, Kind: checkpoint.EntryResult, Call: id,
+		Output: wholefile.ToolText(d.Result.Content)}
 	if e.Failed = d.Success != nil && !*d.Success; e.Failed && e.Output == "" {
 		e.Output = wholefile.ToolWords(d.Error.Message)
 	}

@@ -14,9 +14,9 @@ var kinds = map[string]string{
 	"write": "write", "strreplace": "write", "edit": "write", "edit_file": "write", "search_replace": "write",
 }
 
-// alike is equal for a call in the file and the same call in a hook, which have no id in common. A command is known by its
-// text and the reading or writing of a file by its path; any other call by its name and all of its arguments, in whatever
-// order they stand.
+// alike is equal for a call in the file and the same call in a hook, which have no id in common. A command is known by
+// its text and the reading or writing of a file by its path; any other call by its name and all of its arguments, in
+// whatever order they stand.
 func alike(tool string, input json.RawMessage) uint64 {
 	tool = strings.ToLower(tool)
 	var args map[string]any

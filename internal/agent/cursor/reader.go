@@ -14,8 +14,8 @@ import (
 	"belay/internal/transcript/wholefile"
 )
 
-// format says what the lines of an agent transcript mean. They have no ids: nobody can tell a copy from the same words said
-// twice.
+// format says what the lines of an agent transcript mean. They have no ids: nobody can tell a copy from the same words
+// said twice.
 var format = lines.Format[state]{
 	Keys:   []string{"role"},
 	Record: entries,
@@ -101,13 +101,14 @@ func entries(_ context.Context, p *lines.Page[state], r lines.Record) error {
 	return nil
 }
 
-// end closes the calls before a record. When it is a person's words that follow them, nobody knows how they ended: they were
-// stopped, or the program died and the person came back.
+// end closes the calls before a record. When it is a person's words that follow them, nobody knows how they ended: they
+// were stopped, or the program died and the person came back.
 func (p *pending) end(unknown bool) []checkpoint.Entry {
 	var list []checkpoint.Entry
 	for i := range min(p.Calls, maxCalls) {
 		call := callID(p.Record, i)
-		list = append(list, checkpoint.Entry{ID: "end:" + call, Kind: checkpoint.EntryResult, Call: call, MadeUp: unknown})
+		list = append(list, checkpoint.Entry{ID: "end:" + call, Kind: checkpoint.EntryResult, Call: call,
+			MadeUp: unknown})
 	}
 	*p = pending{}
 	return list
@@ -132,7 +133,8 @@ func (p *pending) answer(id string, c content) []checkpoint.Entry {
 		}
 		call := callID(id, p.Calls)
 		p.Calls++
-		list = append(list, checkpoint.Entry{ID: call, Kind: checkpoint.EntryCall, Call: call, Name: wholefile.Ident(b.Name), Input: wholefile.ToolText(b.Input),
+		list = append(list, checkpoint.Entry{ID: call, Kind: checkpoint.EntryCall, Call: call,
+			Name: wholefile.Ident(b.Name), Input: wholefile.ToolText(b.Input),
 			Alike: alike(b.Name, b.Input)})
 	}
 	return list

@@ -63,7 +63,7 @@ func (t *table) Read(ctx context.Context, from checkpoint.Cursor, opt checkpoint
 	case r.large:
 		return wholefile.TooLarge(from), nil
 	}
-	b, err := wholefile.Take(ctx, strings.NewReader(r.history), t.walk(r), from, opt)
+	b, err := wholefile.ReadFrom(ctx, strings.NewReader(r.history), t.walk(r), from, opt)
 	if err != nil {
 		return none, fmt.Errorf("read session %q: %w", t.src.Session, err)
 	}

@@ -13,10 +13,10 @@ import (
 	"belay/checkpoint"
 )
 
-// A sub-agent's conversation is a file of its own, in a folder beside its session's file that has the session's id for a
-// name: chats/<session>/<sub-agent>.jsonl. No hook tells of it: its tools come with the session's id and file, and that file
-// names a sub-agent only when the call that it worked for has ended. So the folder is looked into: what is there and began
-// after the answer that still waits for its calls is at work.
+// A sub-agent's conversation is a file of its own, in a folder beside its session's file that has the session's id for
+// a name: chats/<session>/<sub-agent>.jsonl. No hook tells of it: its tools come with the session's id and file, and
+// that file names a sub-agent only when the call that it worked for has ended. So the folder is looked into: what is
+// there and began after the answer that still waits for its calls is at work.
 
 const (
 	agentTool   = "invoke_agent" // the call that a sub-agent works for; sub-agents have none of their own
@@ -33,7 +33,8 @@ type child struct {
 // childFiles lists the files that may be sub-agents' of a session, those that changed last first.
 func childFiles(path, session string) []liveEntry {
 	chats := filepath.Dir(path)
-	if !filepath.IsAbs(path) || filepath.Base(chats) != "chats" || session != filepath.Base(session) || strings.HasPrefix(session, ".") {
+	if !filepath.IsAbs(path) || filepath.Base(chats) != "chats" || session != filepath.Base(session) ||
+		strings.HasPrefix(session, ".") {
 		return nil
 	}
 	dir := filepath.Join(chats, session)
@@ -85,13 +86,16 @@ func begunFor(path, session string, asker message) []child {
 
 // asked says whether an answer may have asked for a call: it says so, or its calls have not ended and are not told yet.
 func (m message) asked(base string) bool {
-	return m.ID != "" && (len(m.ToolCalls) == 0 || slices.ContainsFunc(m.ToolCalls, func(t toolCall) bool { return callBase(t.Name, t.Args) == base }))
+	return m.ID != "" && (len(m.ToolCalls) == 0 ||
+		slices.ContainsFunc(m.ToolCalls, func(t toolCall) bool { return callBase(t.Name, t.Args) == base }))
 }
 
-// toolOf makes a tool's event that of the sub-agent whose tool it is, when there is one: its newest answer waits for its
-// calls. Of several that wait it is the one whose answer is the newest; the file says later what was whose. Before the first
-// event of a sub-agent's come those that tell of it.
-func (a *Agent) toolOf(session, base string, at time.Time, e *checkpoint.Event) (before []checkpoint.Event, msg string) {
+// toolOf makes a tool's event that of the sub-agent whose tool it is, when there is one: its newest answer waits for
+// its calls. Of several that wait it is the one whose answer is the newest; the file says later what was whose. Before
+// the first event of a sub-agent's come those that tell of it.
+func (a *Agent) toolOf(
+	session, base string, at time.Time, e *checkpoint.Event,
+) (before []checkpoint.Event, msg string) {
 	asker := newestAnswer(e.Transcript, at)
 	if e.Name == agentTool || len(asker.ToolCalls) > 0 && asker.asked(base) {
 		return nil, asker.ID
@@ -141,8 +145,8 @@ type told struct {
 	none, over bool // it is no sub-agent's; it has ended
 }
 
-// children tells of the sub-agents that a batch knows nothing of: those whose files are new, and those that have ended. The
-// cursor says which were told of before; that they have ended may be told again.
+// children tells of the sub-agents that a batch knows nothing of: those whose files are new, and those that have ended.
+// The cursor says which were told of before; that they have ended may be told again.
 func (r *reader) children(s *state, b *checkpoint.Batch) {
 	session := r.src.Session
 	if session == "" {
@@ -168,13 +172,17 @@ func (r *reader) children(s *state, b *checkpoint.Batch) {
 		}
 		if at := t.began.UnixMilli(); !known && !t.none && at > s.Child {
 			newest = max(newest, at)
-			b.Entries = append(b.Entries, checkpoint.Entry{Kind: checkpoint.EntryChildStart, ID: "child:" + t.id, At: t.began, Child: t.id, Transcript: t.path, Session: r.foreign})
+			b.Entries = append(b.Entries,
+				checkpoint.Entry{Kind: checkpoint.EntryChildStart, ID: "child:" + t.id, At: t.began, Child: t.id,
+					Transcript: t.path, Session: r.foreign})
 		}
 		if !t.none && !t.over && !t.worksFor(asker) {
 			t.over = true
 			ended := func(e checkpoint.Entry) bool { return e.Kind == checkpoint.EntryChildEnd && e.Child == t.id }
 			if !slices.ContainsFunc(b.Entries, ended) {
-				b.Entries = append(b.Entries, checkpoint.Entry{Kind: checkpoint.EntryChildEnd, ID: "child-end:" + t.id, Child: t.id, Session: r.foreign})
+				b.Entries = append(b.Entries,
+					checkpoint.Entry{Kind: checkpoint.EntryChildEnd, ID: "child-end:" + t.id, Child: t.id,
+						Session: r.foreign})
 			}
 		}
 		r.told[f.path] = t

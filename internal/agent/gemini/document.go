@@ -15,8 +15,8 @@ import (
 	"belay/internal/transcript/wholefile"
 )
 
-// Up to 0.38 a session was one JSON document, written as a whole with each message (package wholefile). It is read as a stream,
-// one message at a time.
+// Up to 0.38 a session was one JSON document, written as a whole with each message (package wholefile). It is read as a
+// stream, one message at a time.
 
 // walkDocument gives the messages of a document as items.
 func walkDocument(src agent.Source) wholefile.Walk {
@@ -101,8 +101,8 @@ type docEnd struct {
 	header header
 }
 
-// eachMessage gives the messages of a document to fn, one after the other, with the offset behind each. What is behind a
-// break is not read: the document is being written, or was cut short.
+// eachMessage gives the messages of a document to fn, one after the other, with the offset behind each. What is behind
+// a break is not read: the document is being written, or was cut short.
 func eachMessage(path string, fn func(m message, off int64) error) (end docEnd, err error) {
 	file, info, err := lines.OpenRegular(path)
 	if err != nil {

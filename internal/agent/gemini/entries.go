@@ -20,7 +20,8 @@ type entries struct {
 }
 
 // record takes one record. Replay gives the conversation before it, which it needs to know when it rewrites that.
-func (c *entries) record(ctx context.Context, r lines.Record, replay func(ctx context.Context, end int64) *history) error {
+func (c *entries) record(ctx context.Context, r lines.Record,
+	replay func(ctx context.Context, end int64) *history) error {
 	var rec record
 	if err := lines.Decode(r.Data, &rec); err != nil {
 		return err
@@ -58,8 +59,8 @@ func (c *entries) record(ctx context.Context, r lines.Record, replay func(ctx co
 	return nil
 }
 
-// batch takes the messages of a list. It is the whole conversation from now on; what is left out of it (the program leaves
-// out prompts that begin with a hook's text, and all that a summary stands for) was said nevertheless.
+// batch takes the messages of a list. It is the whole conversation from now on; what is left out of it (the program
+// leaves out prompts that begin with a hook's text, and all that a summary stands for) was said nevertheless.
 func (c *entries) batch(list []message) {
 	there := map[string]bool{}
 	for i, m := range list {
@@ -80,8 +81,8 @@ func (c *entries) batch(list []message) {
 	}
 }
 
-// summaryOf is the summary in a message that stands for all before it. The model may have thought aloud first: the program
-// asks it to.
+// summaryOf is the summary in a message that stands for all before it. The model may have thought aloud first: the
+// program asks it to.
 func summaryOf(text string) (summary string, ok bool) {
 	text = strings.TrimSpace(text)
 	at := strings.Index(text, snapshotOpen)
@@ -135,8 +136,8 @@ func (c *entries) message(m message) {
 	}
 }
 
-// follows keeps in mind which of the model's messages asked for calls. When the person broke the turn off, the program notes
-// that and then has to write the calls into a message of their own.
+// follows keeps in mind which of the model's messages asked for calls. When the person broke the turn off, the program
+// notes that and then has to write the calls into a message of their own.
 func (c *entries) follows(m message, bare bool) {
 	switch m.Type {
 	case typeUser:
@@ -227,7 +228,8 @@ func (c *entries) toolCalls(m message, base checkpoint.Entry) {
 		result.Background = commandGoesOn(t.Name, result.Output)
 		c.Add(result)
 		if id := ident(t.AgentID); id != "" {
-			c.Add(checkpoint.Entry{Kind: checkpoint.EntryChildEnd, ID: "child-end:" + id, At: base.At, Child: id, Name: agentName(t.Args)})
+			c.Add(checkpoint.Entry{Kind: checkpoint.EntryChildEnd, ID: "child-end:" + id, At: base.At, Child: id,
+				Name: agentName(t.Args)})
 		}
 	}
 	if news && cancelled == len(m.ToolCalls) { // then nothing is sent to the model: the person broke the turn off

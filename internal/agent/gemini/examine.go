@@ -19,20 +19,32 @@ func (*Agent) Examine(ctx context.Context, src agent.Source, seen func(int64)) (
 	if isDocument(src.Path) {
 		return examineDocument(ctx, src.Path)
 	}
-	return repair.Lines(ctx, src.Path, form{}, seen)
+	return repair.Lines(ctx, src.Path, form, seen)
 }
 
-// form is what a file of lines is like: a header, then messages, of which one may come again, richer, under its id.
-type form struct{}
+// form says what a file of lines is like: a header, then messages, of which one may come again, richer, under its id.
+// Results stand beside their calls. The symptoms were seen in Gemini CLI 0.61.0.
+var form = repair.Form{
+	Agent: name, Keys: []string{"type", "$set", "$rewindTo", "projectHash"},
+	Fact: fact, Header: makeHeader, Close: closeCall,
+	Symptoms: map[repair.Action]string{
+		repair.MakeHeader: unlisted,
+		repair.TrimMark:   unlisted,
+		repair.CutStub:    unreadable,
+		repair.Split:      unreadable,
+		repair.TrimBefore: unreadable,
+		repair.TrimAfter:  unreadable,
+	},
+}
 
-func (form) Agent() string     { return name }
-func (form) Keys() []string    { return []string{"type", "$set", "$rewindTo", "projectHash"} }
-func (form) ParentKey() string { return "" }
-func (form) Chained() bool     { return false }
+const (
+	unlisted   = "it does not list the session: its first record is no header"
+	unreadable = "it cannot read this line: what is on it is lost to the model, when no later record says it again"
+)
 
-func (form) Fact(data []byte) (repair.Fact, bool) {
+func fact(data []byte) (repair.Fact, bool) {
 	var rec record
-	if len(data) == 0 || data[0] != '{' || lines.Decode(data, &rec) != nil {
+	if lines.Decode(data, &rec) != nil {
 		return repair.Fact{}, false
 	}
 	f := repair.Fact{Header: rec.ProjectHash != ""}
@@ -70,8 +82,8 @@ func talk(m message) bool {
 	return false
 }
 
-// Header makes the first record from the next one of its kind, from its stub, and from where the file lies.
-func (form) Header(path string, stub []byte, first [][]byte) ([]byte, error) {
+// makeHeader makes the first record from the next one of its kind, from its stub, and from where the file lies.
+func makeHeader(path string, stub []byte, first [][]byte) ([]byte, error) {
 	old := repair.Salvage(stub)
 	id, hash, stamp := old["sessionId"], old["projectHash"], old["startTime"]
 	for _, data := range first {
@@ -85,7 +97,8 @@ func (form) Header(path string, stub []byte, first [][]byte) ([]byte, error) {
 		if lines.Decode(data, &rec) != nil {
 			continue
 		}
-		id, hash, stamp = either(id, rec.SessionID, rec.Set.SessionID), either(hash, rec.ProjectHash), either(stamp, rec.Timestamp)
+		id = either(id, rec.SessionID, rec.Set.SessionID)
+		hash, stamp = either(hash, rec.ProjectHash), either(stamp, rec.Timestamp)
 	}
 	if root := projectRoot(path); hash == "" && root != "" {
 		hash = hashOfPath(root)
@@ -99,7 +112,8 @@ func (form) Header(path string, stub []byte, first [][]byte) ([]byte, error) {
 	case hash == "":
 		return nil, errors.New("nothing tells whose project it is")
 	}
-	return repair.NewObject(nil).Set("sessionId", id).Set("projectHash", hash).Set("startTime", stamp).Set("lastUpdated", stamp).Set("kind", "main").Bytes(), nil
+	return repair.NewObject(nil).Set("sessionId", id).Set("projectHash", hash).Set("startTime", stamp).
+		Set("lastUpdated", stamp).Set("kind", "main").Bytes(), nil
 }
 
 func either(list ...string) string {
@@ -111,8 +125,8 @@ func either(list ...string) string {
 	return ""
 }
 
-// Close writes the message again, as the program does when calls end: those that had not are cancelled.
-func (form) Close(from []byte, _ repair.Call, _ string) ([]byte, string) {
+// closeCall writes the message again, as the program does when calls end: those that had not are cancelled.
+func closeCall(from []byte, _ repair.Call, _ string) ([]byte, string) {
 	var m struct {
 		ToolCalls []json.RawMessage `json:"toolCalls"`
 	}
@@ -129,23 +143,12 @@ func (form) Close(from []byte, _ repair.Call, _ string) ([]byte, string) {
 			calls = append(calls, raw)
 			continue
 		}
-		part := map[string]any{"functionResponse": map[string]any{"id": t.ID, "name": t.Name, "response": map[string]string{"error": repair.Interrupted}}}
-		calls = append(calls, repair.NewObject(raw).Keep("id", "name", "args").Set("result", []any{part}).Set("status", "cancelled").
+		part := map[string]any{"functionResponse": map[string]any{"id": t.ID, "name": t.Name,
+			"response": map[string]string{"error": repair.Interrupted}}}
+		calls = append(calls, repair.NewObject(raw).Keep("id", "name", "args").Set("result", []any{part}).
+			Set("status", "cancelled").
 			Keep("timestamp", "agentId", "displayName", "description").Set("resultDisplay", repair.Interrupted).Bytes())
 	}
-	return repair.NewObject(from).Keep("id", "timestamp", "type", "content", "displayContent", "thoughts", "tokens", "model").Set("toolCalls", calls).Bytes(), ""
-}
-
-// Recall is not needed: results stand beside their calls.
-func (form) Recall([]byte, repair.Result, string, string) []byte { return nil }
-
-// Minds says what Gemini CLI 0.61.0 was seen to do.
-func (form) Minds(a repair.Action) string {
-	switch a {
-	case repair.MakeHeader, repair.TrimMark:
-		return "it does not list the session: its first record is no header"
-	case repair.CutStub, repair.Split, repair.TrimBefore, repair.TrimAfter:
-		return "it cannot read this line: what is on it is lost to the model, when no later record says it again"
-	}
-	return ""
+	return repair.NewObject(from).Keep("id", "timestamp", "type", "content", "displayContent", "thoughts", "tokens",
+		"model").Set("toolCalls", calls).Bytes(), ""
 }

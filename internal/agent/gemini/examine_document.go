@@ -6,8 +6,8 @@ import (
 	"belay/internal/transcript/repair"
 )
 
-// examineDocument looks into a transcript of the older form, one JSON document. One that breaks off keeps its whole messages
-// when it is repaired.
+// examineDocument looks into a transcript of the older form, one JSON document. One that breaks off keeps its whole
+// messages when it is repaired.
 func examineDocument(ctx context.Context, path string) (*repair.Examined, error) {
 	d := repair.Document{Ending: "]}", Refusal: "it cannot read a document that breaks off"}
 	end, err := eachMessage(path, func(m message, off int64) error {

@@ -12,19 +12,22 @@ const (
 	seenCalls   = 64 << 10
 )
 
-// history is the conversation as the file has it at a place: which messages are in it, in order, and what of each was told.
+// history is the conversation as the file has it at a place: which messages are in it, in order, and what of each was
+// told.
 type history struct {
 	order []string
 	told  map[string]uint64 // message to the hash of its words
 	asker map[string]string // message that holds another one's calls to that other one
 	calls *lines.Seen       // calls that were told, with their state
 	said  *lines.Seen       // hashes of all words that were told
-	// whole is set when nothing before the place is missing in it. A rewrite of the conversation means something only then.
+	// whole is set when nothing before the place is missing in it. A rewrite of the conversation means something only
+	// then.
 	whole bool
 }
 
 func newHistory(whole bool) *history {
-	return &history{told: map[string]uint64{}, asker: map[string]string{}, calls: lines.NewSeen(seenCalls), said: lines.NewSeen(seenCalls), whole: whole}
+	return &history{told: map[string]uint64{}, asker: map[string]string{}, calls: lines.NewSeen(seenCalls),
+		said: lines.NewSeen(seenCalls), whole: whole}
 }
 
 // add puts a message at the end, unless it is there.

@@ -18,7 +18,8 @@ import (
 // replayBytes bounds how much of a conversation's past is read again.
 const replayBytes = 256 << 20
 
-// transcript is one file of either form. The program turns the old form into the new one, so that a cursor may be of the other.
+// transcript is one file of either form. The program turns the old form into the new one, so that a cursor may be of
+// the other.
 type transcript struct {
 	checkpoint.Transcript
 	document bool
@@ -35,7 +36,9 @@ func openTranscript(src agent.Source) checkpoint.Transcript {
 const otherForm = checkpoint.Cursor("-")
 
 // Read implements checkpoint.Transcript.
-func (t transcript) Read(ctx context.Context, from checkpoint.Cursor, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
+func (t transcript) Read(
+	ctx context.Context, from checkpoint.Cursor, opt checkpoint.ReadOptions,
+) (checkpoint.Batch, error) {
 	var c struct {
 		Off *int64 `json:"o"` // of lines
 		Doc *struct {
@@ -96,7 +99,8 @@ func (r *reader) format() lines.Format[state] {
 	return lines.Format[state]{
 		Keys: []string{"id", "$set", "$rewindTo", "projectHash"},
 		Marks: func(line []byte, answered bool) bool {
-			return bytes.Contains(line, []byte(`"`+typeUser+`"`)) || !answered && bytes.Contains(line, []byte(`"`+typeGemini+`"`))
+			return bytes.Contains(line, []byte(`"`+typeUser+`"`)) ||
+				!answered && bytes.Contains(line, []byte(`"`+typeGemini+`"`))
 		},
 		Gap: func(s *state) { *s = state{} },
 		Record: func(ctx context.Context, p *lines.Page[state], rec lines.Record) error {
@@ -146,16 +150,17 @@ func projectRoot(path string) string {
 	for range 2 {
 		dir = filepath.Dir(dir)
 		data, err := vfs.ReadFile(vfs.OS{}, filepath.Join(dir, ".project_root"), maxPath)
-		if root := strings.TrimSpace(string(data)); err == nil && filepath.IsAbs(root) && strings.IndexByte(root, 0) < 0 {
+		if root := strings.TrimSpace(string(data)); err == nil && filepath.IsAbs(root) &&
+			strings.IndexByte(root, 0) < 0 {
 			return payload.RealPath(strings.ToValidUTF8(root, "\uFFFD"))
 		}
 	}
 	return ""
 }
 
-// replay learns the conversation before a place in the file, of which a record there speaks. It is read again only then:
-// when the program resumed a session, compacted it or took a part back since the cursor. A past that is too long or out of
-// reach is nil: then only what was read since counts as known.
+// replay learns the conversation before a place in the file, of which a record there speaks. It is read again only
+// then: when the program resumed a session, compacted it or took a part back since the cursor. A past that is too long
+// or out of reach is nil: then only what was read since counts as known.
 func (r *reader) replay(ctx context.Context, end int64) *history {
 	if end > replayBytes {
 		return nil

@@ -21,9 +21,9 @@ import (
 	"belay/internal/transcript/sqlite"
 )
 
-// Cold archives: OpenClaw moves the rows of a session that was idle for long (session.maintenance.coldStorage) into one zstd
-// file of JSON lines, <agent>/sessions/cold/<hash>.jsonl.zst, or for a while into a blob of the database. When the session
-// goes on, OpenClaw puts them back under the same numbers, so that a cursor means the same place in both.
+// Cold archives: OpenClaw moves the rows of a session that was idle for long (session.maintenance.coldStorage) into one
+// zstd file of JSON lines, <agent>/sessions/cold/<hash>.jsonl.zst, or for a while into a blob of the database. When the
+// session goes on, OpenClaw puts them back under the same numbers, so that a cursor means the same place in both.
 
 const (
 	coldTable = "session_transcript_cold_archives"
@@ -48,8 +48,9 @@ func (r *rows) archives(tx *sqlite.Tx, session string) ([]archive, error) {
 	if err != nil || !slices.Contains(columns, "archive_name") {
 		return nil, err
 	}
-	list, err := tx.Query("select c.session_id, c.archive_name, c.archive_sha256, coalesce(w.updated_at, c.archived_at), "+
-		"iif(length(c.archive_blob) <= ?3, c.archive_blob, null) from "+coldTable+" c left join session_windows w on w.session_id = c.session_id "+
+	list, err := tx.Query("select c.session_id, c.archive_name, c.archive_sha256, "+
+		"coalesce(w.updated_at, c.archived_at), iif(length(c.archive_blob) <= ?3, c.archive_blob, null) "+
+		"from "+coldTable+" c left join session_windows w on w.session_id = c.session_id "+
 		"where (?1 = '' or c.session_id = ?1) order by 4 desc limit ?2", session, lookedAt, maxCold)
 	if err != nil {
 		return nil, err
@@ -173,8 +174,8 @@ func (r *rows) fromArchive(a archive, p piece, at int64, forward bool) (piece, e
 	return p, nil
 }
 
-// firstOf is the header of an archived session; empty when it cannot be had. Its hash is not looked at: that would take the
-// whole of it.
+// firstOf is the header of an archived session; empty when it cannot be had. Its hash is not looked at: that would take
+// the whole of it.
 func (r *rows) firstOf(a archive) (text []byte) {
 	data, err := r.packed(a)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// rowSize is what a row counts in offsets: a record has about 1 KB, so that the windows of lines.Reader, which are meant
-	// in bytes, mean about as much here.
+	// rowSize is what a row counts in offsets: a record has about 1 KB, so that the windows of lines.Reader, which are
+	// meant in bytes, mean about as much here.
 	rowSize   = 1 << 10
 	pieceRows = 500     // of one look into the database
 	pieceMax  = 1 << 20 // bytes of one look, about
@@ -29,8 +29,8 @@ const (
 // errNoTable: a database of the file era, or of another program.
 var errNoTable = errors.New("database holds no transcripts")
 
-// rows are the records of one session in a database. Each look is a read transaction of its own, short whatever the session
-// holds; the generation of the session's rows says whether looks belong together.
+// rows are the records of one session in a database. Each look is a read transaction of its own, short whatever the
+// session holds; the generation of the session's rows says whether looks belong together.
 type rows struct {
 	path, session string
 	db            *sqlite.DB
@@ -61,7 +61,9 @@ type row struct {
 }
 
 // Read implements lines.Source: whole rows from a position on.
-func (r *rows) Read(ctx context.Context, from lines.Pos, opt lines.Options, fn func(lines.Line) bool) (_ lines.Span, err error) {
+func (r *rows) Read(
+	ctx context.Context, from lines.Pos, opt lines.Options, fn func(lines.Line) bool,
+) (_ lines.Span, err error) {
 	defer r.letGo(&err)
 	span := lines.Span{Pos: from}
 	most := opt.Max
@@ -76,7 +78,7 @@ func (r *rows) Read(ctx context.Context, from lines.Pos, opt lines.Options, fn f
 		}
 		switch {
 		case began && !span.Changed && size == 0 && (p.version != version || span.Pos.Off > (p.last+1)*rowSize):
-			// Rows were rewritten, or are fewer: they are read anew from the first.
+			// Rows were rewritten, or are fewer: reading starts over at the first.
 			span.Changed, span.Pos, began = true, lines.Pos{}, false
 			if opt.Changed != nil {
 				opt.Changed()
@@ -171,8 +173,8 @@ func (r *rows) Size(ctx context.Context) (_ int64, err error) {
 	return (p.last + 1) * rowSize, err
 }
 
-// look reads a bounded number of rows: those from a number on, or those before it, newest first. A session without rows is
-// fs.ErrNotExist.
+// look reads a bounded number of rows: those from a number on, or those before it, newest first. A session without rows
+// is fs.ErrNotExist.
 func (r *rows) look(ctx context.Context, at int64, forward bool) (p piece, err error) {
 	var cold []archive
 	err = r.db.View(ctx, func(tx *sqlite.Tx) error {
@@ -213,7 +215,8 @@ func (r *rows) ask(tx *sqlite.Tx, at int64, forward bool) (piece, error) {
 	h.Write([]byte(r.session + "\x00" + generation)) // cannot fail
 	p.version = h.Sum64()
 	var last sql.NullInt64
-	if err := tx.QueryRow("select max(seq) from transcript_events where session_id = ?", r.session).Scan(&last); err != nil || !last.Valid {
+	if err := tx.QueryRow("select max(seq) from transcript_events where session_id = ?", r.session).
+		Scan(&last); err != nil || !last.Valid {
 		return p, err
 	}
 	p.last = last.Int64
@@ -250,7 +253,8 @@ func (r *rows) generation(tx *sqlite.Tx) (generation string, err error) {
 	if err != nil || !slices.Contains(columns, "generation") {
 		return "", err
 	}
-	err = tx.QueryRow("select generation from transcript_rewrite_watermarks where session_id = ?", r.session).Scan(&generation)
+	err = tx.QueryRow("select generation from transcript_rewrite_watermarks where session_id = ?", r.session).
+		Scan(&generation)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
 	}

@@ -67,7 +67,8 @@ func (m *mapper) session(s sessionInfo) []checkpoint.Entry {
 	if s.Model.ID != "" {
 		m.model = s.Model.ID
 	}
-	return []checkpoint.Entry{{ID: ident(s.ID), Kind: checkpoint.EntryMeta, At: stamp(s.Time.Created), Workspace: realPath(dir), Model: ident(s.Model.ID)}}
+	return []checkpoint.Entry{{ID: ident(s.ID), Kind: checkpoint.EntryMeta, At: stamp(s.Time.Created),
+		Workspace: realPath(dir), Model: ident(s.Model.ID)}}
 }
 
 // messageEntries maps what a message says beside its parts: who answers, and how the turn ended.
@@ -79,9 +80,11 @@ func (m *mapper) messageEntries(info messageInfo) []checkpoint.Entry {
 	var list []checkpoint.Entry
 	if info.ModelID != m.model || info.Mode != m.mode {
 		m.model, m.mode = info.ModelID, info.Mode
-		list = append(list, checkpoint.Entry{ID: ident(info.ID), Kind: checkpoint.EntryMeta, At: stamp(info.Time.Created), Model: ident(info.ModelID), Mode: ident(info.Mode)})
+		list = append(list, checkpoint.Entry{ID: ident(info.ID), Kind: checkpoint.EntryMeta,
+			At: stamp(info.Time.Created), Model: ident(info.ModelID), Mode: ident(info.Mode)})
 	}
-	end := checkpoint.Entry{ID: ident(info.ID) + "/end", Kind: checkpoint.EntryTurnEnd, At: at, Turn: ident(info.ParentID)}
+	end := checkpoint.Entry{ID: ident(info.ID) + "/end", Kind: checkpoint.EntryTurnEnd, At: at,
+		Turn: ident(info.ParentID)}
 	switch {
 	case at.IsZero() || info.summarises() && info.Error == nil:
 	case info.Error == nil && (info.Finish == "" || info.Finish == "tool-calls"): // goes on with another message
@@ -92,7 +95,8 @@ func (m *mapper) messageEntries(info messageInfo) []checkpoint.Entry {
 		list = append(list, end)
 	default:
 		end.Failed = true
-		list = append(list, checkpoint.Entry{ID: ident(info.ID) + "/error", Kind: checkpoint.EntryAssistant, At: at, Text: failure(info.Error), Aside: true, Failed: true}, end)
+		list = append(list, checkpoint.Entry{ID: ident(info.ID) + "/error", Kind: checkpoint.EntryAssistant, At: at,
+			Text: failure(info.Error), Aside: true, Failed: true}, end)
 	}
 	return list
 }
@@ -120,7 +124,8 @@ func (m *mapper) part(ctx context.Context, p part) []checkpoint.Entry {
 	if said == "" { // it is still streaming
 		return list
 	}
-	e := checkpoint.Entry{ID: ident(p.ID), Kind: checkpoint.EntryAssistant, At: stamp(p.Time.Start), Group: ident(p.MessageID), Text: said, Aside: p.Synthetic || p.Ignored}
+	e := checkpoint.Entry{ID: ident(p.ID), Kind: checkpoint.EntryAssistant, At: stamp(p.Time.Start),
+		Group: ident(p.MessageID), Text: said, Aside: p.Synthetic || p.Ignored}
 	if info.summarises() {
 		e.Kind, e.Group = checkpoint.EntryCompaction, ""
 	}
@@ -138,7 +143,8 @@ func (m *mapper) prompt(ctx context.Context, info messageInfo, p part) []checkpo
 	if said == "" {
 		return list // the program's own words: a compaction's, a file's contents
 	}
-	return append(list, checkpoint.Entry{ID: ident(info.ID), Kind: checkpoint.EntryUser, At: stamp(info.Time.Created), Turn: ident(info.ID), Text: said})
+	return append(list, checkpoint.Entry{ID: ident(info.ID), Kind: checkpoint.EntryUser, At: stamp(info.Time.Created),
+		Turn: ident(info.ID), Text: said})
 }
 
 func ownEntries(markers []string, p part) (list []checkpoint.Entry) {
@@ -151,12 +157,14 @@ func ownEntries(markers []string, p part) (list []checkpoint.Entry) {
 // toolEntries maps a call in the state in which it is. The same call comes again with each change.
 func toolEntries(p part) []checkpoint.Entry {
 	s := p.State
-	call := checkpoint.Entry{ID: ident(p.ID) + "/call", Kind: checkpoint.EntryCall, At: stamp(s.Time.Start), Call: ident(p.ID), Name: ident(p.Tool), Input: arguments(s.Input)}
+	call := checkpoint.Entry{ID: ident(p.ID) + "/call", Kind: checkpoint.EntryCall, At: stamp(s.Time.Start),
+		Call: ident(p.ID), Name: ident(p.Tool), Input: arguments(s.Input)}
 	end, ended := s.end()
 	if !ended {
 		return []checkpoint.Entry{call}
 	}
-	return []checkpoint.Entry{call, {ID: ident(p.ID), Kind: checkpoint.EntryResult, At: stamp(s.Time.End), Call: call.Call, Name: call.Name,
+	return []checkpoint.Entry{call, {ID: ident(p.ID), Kind: checkpoint.EntryResult, At: stamp(s.Time.End),
+		Call: call.Call, Name: call.Name,
 		Output: end.output, Failed: end.failed, MadeUp: end.madeUp, Background: end.background}}
 }
 
@@ -165,8 +173,8 @@ type ending struct {
 	failed, madeUp, background bool
 }
 
-// end says how a call ended, if it did. A command that says by its exit code that it failed, or that was killed (by the person's
-// Esc, or as its time was over), has failed, although opencode calls such a call completed.
+// end says how a call ended, if it did. A command that says by its exit code that it failed, or that was killed (by the
+// person's Esc, or as its time was over), has failed, although opencode calls such a call completed.
 func (s toolState) end() (ending, bool) {
 	switch s.Status {
 	case "completed":

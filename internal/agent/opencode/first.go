@@ -8,8 +8,8 @@ import (
 	"belay/checkpoint"
 )
 
-// firstSight maps the head of a session that was never read, up to its first prompt, and gives the event at which its newest
-// part begins.
+// firstSight maps the head of a session that was never read, up to its first prompt, and gives the event at which its
+// newest part begins.
 func (p *page) firstSight(ctx context.Context, m *mapper, end int64) (int64, error) {
 	asked := func() bool {
 		n := len(p.Entries)
@@ -23,15 +23,17 @@ func (p *page) firstSight(ctx context.Context, m *mapper, end int64) (int64, err
 	if err != nil || from <= head {
 		return head, err
 	}
-	err = p.tx.QueryRowContext(ctx, `select coalesce(sum(octet_length(data)), 0) from event where aggregate_id = ? and seq >= ? and seq < ?`,
+	err = p.tx.QueryRowContext(ctx,
+		`select coalesce(sum(octet_length(data)), 0) from event where aggregate_id = ? and seq >= ? and seq < ?`,
 		p.session, head, from).Scan(&p.Skipped)
 	return from, err
 }
 
-// window walks backward to where the newest part begins: at a prompt before which enough are seen, or at the prompt of a
-// compaction; or where it is large enough.
+// window walks backward to where the newest part begins: at a prompt before which enough are seen, or at the prompt of
+// a compaction; or where it is large enough.
 func (p *page) window(ctx context.Context, end int64) (int64, error) {
-	rows, err := p.tx.QueryContext(ctx, `select seq, octet_length(data), case when type = 'message.updated.1' and octet_length(data) < ? then data end
+	rows, err := p.tx.QueryContext(ctx, `select seq, octet_length(data),
+		case when type = 'message.updated.1' and octet_length(data) < ? then data end
 		from event where aggregate_id = ? and seq < ? order by seq desc`, pageBytes, p.session, end)
 	if err != nil {
 		return 0, err
@@ -77,8 +79,9 @@ func (p *page) window(ctx context.Context, end int64) (int64, error) {
 	}
 	// Records of the turn before may stand between that prompt's first one and its predecessor's last.
 	var first sql.NullInt64
-	err = p.tx.QueryRowContext(ctx, `select min(seq) from event where aggregate_id = ? and seq >= ? and type = 'message.updated.1'
-		and json_valid(data) and json_extract(data, '$.info.id') = ?`, p.session, from, last).Scan(&first)
+	err = p.tx.QueryRowContext(ctx, `select min(seq) from event
+		where aggregate_id = ? and seq >= ? and type = 'message.updated.1' and json_valid(data)
+		and json_extract(data, '$.info.id') = ?`, p.session, from, last).Scan(&first)
 	if err != nil || !first.Valid {
 		return from, err
 	}

@@ -19,13 +19,13 @@ const (
 	pageRows   = 2000
 	pageBytes  = 4 << 20
 	maxRow     = 16 << 20 // a record over this is passed over, and counted
-	leastRows  = 200      // that are read even when the time of a view is over: a busy machine must not make a session poorer
+	leastRows  = 200      // that are read even on a machine so busy that the time of a view is over
 	headRows   = 200      // first sight: where the first prompt is looked for
 	windowAsks = 20       // first sight: prompts in the newest part
 )
 
-// cursor is the JSON form of checkpoint.Cursor: the event from which to go on; or, for a session without events, the time of
-// the newest row of its tables and how many of that very time were read.
+// cursor is the JSON form of checkpoint.Cursor: the event from which to go on; or, for a session without events, the
+// time of the newest row of its tables and how many of that very time were read.
 type cursor struct {
 	Next  int64 `json:"n"`
 	Table bool  `json:"t,omitempty"`
@@ -42,8 +42,8 @@ type reader struct {
 	last checkpoint.Cursor // what the mapper's state belongs to
 }
 
-// openTranscript gives a reader for one session of a database. A child is a session of its own there. Without a session's
-// id the newest session is meant.
+// openTranscript gives a reader for one session of a database. A child is a session of its own there. Without a
+// session's id the newest session is meant.
 func openTranscript(src agent.Source) checkpoint.Transcript {
 	r := &reader{db: sqlite.Open(strings.TrimSuffix(src.Path, "-wal")), session: src.Session}
 	if src.Child != "" {
@@ -55,7 +55,9 @@ func openTranscript(src agent.Source) checkpoint.Transcript {
 func (r *reader) Close() error { return r.db.Close() }
 
 // Read implements checkpoint.Transcript.
-func (r *reader) Read(ctx context.Context, from checkpoint.Cursor, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
+func (r *reader) Read(
+	ctx context.Context, from checkpoint.Cursor, opt checkpoint.ReadOptions,
+) (checkpoint.Batch, error) {
 	b := checkpoint.Batch{Cursor: from}
 	if err := ctx.Err(); err != nil {
 		return b, err
@@ -68,7 +70,7 @@ func (r *reader) Read(ctx context.Context, from checkpoint.Cursor, opt checkpoin
 	}
 	err := r.db.View(ctx, func(tx *sqlite.Tx) error {
 		p := &page{tx: tx, session: r.session}
-		r.mapper = before // the view may begin anew
+		r.mapper = before // the view may start over
 		r.mapper.store = p
 		if err := p.read(ctx, &r.mapper, c, known, opt.Whole); err != nil {
 			return err
@@ -145,13 +147,15 @@ func (p *page) begin(ctx context.Context) (end int64, err error) {
 		return 0, fmt.Errorf("no table of sessions: %w", fs.ErrNotExist) // it is being made, or another program's
 	}
 	if !isSession(p.session) {
-		err = p.tx.QueryRowContext(ctx, `select id from session where parent_id is null order by time_updated desc limit 1`).Scan(&p.session)
+		err = p.tx.QueryRowContext(ctx,
+			`select id from session where parent_id is null order by time_updated desc limit 1`).Scan(&p.session)
 		if err != nil {
 			return 0, absent(err)
 		}
 	}
 	if tables["event"] {
-		err = p.tx.QueryRowContext(ctx, `select coalesce(max(seq), -1) + 1 from event where aggregate_id = ?`, p.session).Scan(&end)
+		err = p.tx.QueryRowContext(ctx, `select coalesce(max(seq), -1) + 1 from event where aggregate_id = ?`,
+			p.session).Scan(&end)
 		if err != nil || end > 0 {
 			return end, err
 		}
@@ -172,7 +176,8 @@ func absent(err error) error {
 }
 
 func (p *page) tables(ctx context.Context) (map[string]bool, error) {
-	rows, err := p.tx.QueryContext(ctx, `select name from sqlite_master where type = 'table' and name in ('session', 'event')`)
+	rows, err := p.tx.QueryContext(ctx,
+		`select name from sqlite_master where type = 'table' and name in ('session', 'event')`)
 	if err != nil {
 		return nil, err
 	}
@@ -203,10 +208,11 @@ type stored struct {
 	size int64
 }
 
-// events maps the rows from a number on, until enough is read, the time of the view is over, or stop says so; it gives the
-// number after the last of them.
+// events maps the rows from a number on, until enough is read, the time of the view is over, or stop says so; it gives
+// the number after the last of them.
 func (p *page) events(ctx context.Context, m *mapper, from int64, most int, stop func() bool) (int64, error) {
-	rows, err := p.tx.QueryContext(ctx, `select seq, type, case when octet_length(data) <= ? then data end, octet_length(data)
+	rows, err := p.tx.QueryContext(ctx,
+		`select seq, type, case when octet_length(data) <= ? then data end, octet_length(data)
 		from event where aggregate_id = ? and seq >= ? order by seq limit ?`, maxRow, p.session, from, most)
 	if err != nil {
 		return from, err
@@ -254,7 +260,8 @@ func (p *page) event(ctx context.Context, m *mapper, s stored) {
 }
 
 func (p *page) bad(number, size int64) {
-	p.Losses.Add(checkpoint.Losses{BadLines: 1, Bad: []checkpoint.BadLine{{Line: number, Bytes: size, Why: "no record"}}})
+	p.Losses.Add(checkpoint.Losses{BadLines: 1,
+		Bad: []checkpoint.BadLine{{Line: number, Bytes: size, Why: "no record"}}})
 }
 
 // message implements store.
@@ -263,7 +270,8 @@ func (p *page) message(ctx context.Context, id string) (messageInfo, bool) {
 		return info, true
 	}
 	var data []byte
-	if p.tx.QueryRowContext(ctx, `select data from message where id = ? and octet_length(data) <= ?`, id, maxRow).Scan(&data) != nil {
+	if p.tx.QueryRowContext(ctx, `select data from message where id = ? and octet_length(data) <= ?`, id, maxRow).
+		Scan(&data) != nil {
 		return messageInfo{}, false // removed, or the tables are of another form: the part alone says too little
 	}
 	info, ok := row(data, func(m *messageInfo) { m.ID = id })
@@ -275,7 +283,9 @@ func (p *page) message(ctx context.Context, id string) (messageInfo, bool) {
 
 // parts implements store.
 func (p *page) parts(ctx context.Context, message string) []part {
-	rows, err := p.tx.QueryContext(ctx, `select id, data from part where message_id = ? and octet_length(data) <= ? order by id limit 100`, message, pageBytes)
+	rows, err := p.tx.QueryContext(ctx,
+		`select id, data from part where message_id = ? and octet_length(data) <= ? order by id limit 100`,
+		message, pageBytes)
 	if err != nil {
 		return nil
 	}
@@ -300,7 +310,8 @@ func (p *page) parts(ctx context.Context, message string) []part {
 // removed implements store: the tables have forgotten the message, the log of events has not.
 func (p *page) removed(ctx context.Context, message string) []string {
 	rows, err := p.tx.QueryContext(ctx, `select distinct json_extract(data, '$.part.id') from event
-		where aggregate_id = ? and type = 'message.part.updated.1' and json_valid(data) and json_extract(data, '$.part.messageID') = ? limit 1000`, p.session, message)
+		where aggregate_id = ? and type = 'message.part.updated.1' and json_valid(data)
+		and json_extract(data, '$.part.messageID') = ? limit 1000`, p.session, message)
 	if err != nil {
 		return nil
 	}

@@ -79,8 +79,8 @@ type toolState struct {
 	} `json:"time"`
 }
 
-// interrupted is what opencode tells the model of a call that was running when it died. It does not write it down: were it
-// ever in a record, nobody would know how the call ended.
+// interrupted is what opencode tells the model of a call that was running when it died. It does not write it down: were
+// it ever in a record, nobody would know how the call ended.
 const interrupted = "[Tool execution was interrupted]"
 
 // envelope is the data of one row of the event table.

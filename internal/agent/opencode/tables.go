@@ -14,15 +14,17 @@ type changed struct {
 	data              []byte
 }
 
-// tableRows gives what changed in a session from a time on, in the order of the changes. Parts come before the message that
-// ends with them.
-const tableRows = `select 'a' as kind, id, message_id, time_updated as at, case when octet_length(data) <= ?1 then data end from part where session_id = ?2 and time_updated >= ?3
+// tableRows gives what changed in a session from a time on, in the order of the changes. Parts come before the message
+// that ends with them.
+const tableRows = `select 'a' as kind, id, message_id, time_updated as at,
+		case when octet_length(data) <= ?1 then data end from part where session_id = ?2 and time_updated >= ?3
 	union all
-	select 'b' as kind, id, id, time_updated as at, case when octet_length(data) <= ?1 then data end from message where session_id = ?2 and time_updated >= ?3
+	select 'b' as kind, id, id, time_updated as at,
+		case when octet_length(data) <= ?1 then data end from message where session_id = ?2 and time_updated >= ?3
 	order by at, kind, id limit ?4 offset ?5`
 
-// readTables reads a session of which there are no events: a database of a version before them, or a session that was brought
-// in from another machine.
+// readTables reads a session of which there are no events: a database of a version before them, or a session that was
+// brought in from another machine.
 func (p *page) readTables(ctx context.Context, m *mapper, c cursor) error {
 	if !c.Table { // never read, or the events are gone
 		c = cursor{Table: true}
@@ -68,7 +70,8 @@ func (p *page) readTables(ctx context.Context, m *mapper, c cursor) error {
 
 func (p *page) sessionRow(ctx context.Context, m *mapper) error {
 	var s sessionInfo
-	err := p.tx.QueryRowContext(ctx, `select id, directory, time_created from session where id = ?`, p.session).Scan(&s.ID, &s.Directory, &s.Time.Created)
+	err := p.tx.QueryRowContext(ctx, `select id, directory, time_created from session where id = ?`, p.session).
+		Scan(&s.ID, &s.Directory, &s.Time.Created)
 	p.Entries = append(p.Entries, m.session(s)...)
 	return absent(err)
 }

@@ -22,8 +22,8 @@ const (
 	maxTips      = 16
 )
 
-// hang puts a record into the tree, moves the leaf, and adds the entries that this takes back or brings back. Rest says that the
-// record has no newline yet, and comes again.
+// hang puts a record into the tree, moves the leaf, and adds the entries that this takes back or brings back. Rest says
+// that the record has no newline yet, and comes again.
 func (c records) hang(ctx context.Context, rec record, rest bool) {
 	if rec.id == "" || rec.side && rec.typ != typeLeaf || rec.typ == typeHeader {
 		return

@@ -8,7 +8,8 @@ import (
 	"belay/internal/agent/kit/payload"
 )
 
-// turn is what the mapping of one record needs to know of those before it. It is part of the cursor, but for the prompt.
+// turn is what the mapping of one record needs to know of those before it. It is part of the cursor, but for the
+// prompt.
 type turn struct {
 	Asked    uint64 `json:"q,omitempty"` // hash of the newest prompt; 0 when there is none
 	Answered bool   `json:"a,omitempty"` // it has an answer
@@ -27,7 +28,8 @@ type mapper struct {
 func (m *mapper) entries(r record, msg message, key string) []checkpoint.Entry {
 	switch r.typ {
 	case typeHeader:
-		e := checkpoint.Entry{ID: "header", Kind: checkpoint.EntryMeta, At: r.at(), Workspace: ident(text(r.cwd)), Model: ident(text(r.model))}
+		e := checkpoint.Entry{ID: "header", Kind: checkpoint.EntryMeta, At: r.at(), Workspace: ident(text(r.cwd)),
+			Model: ident(text(r.model))}
 		if r.id != m.session {
 			e.Session = ident(r.id)
 		}
@@ -35,7 +37,8 @@ func (m *mapper) entries(r record, msg message, key string) []checkpoint.Entry {
 	case typeModel:
 		return []checkpoint.Entry{{ID: r.name(), Kind: checkpoint.EntryMeta, At: r.at(), Model: ident(text(r.model))}}
 	case typeCompaction:
-		return []checkpoint.Entry{{ID: r.name(), Kind: checkpoint.EntryCompaction, At: r.at(), Text: words(text(r.summary))}}
+		return []checkpoint.Entry{{ID: r.name(), Kind: checkpoint.EntryCompaction, At: r.at(),
+			Text: words(text(r.summary))}}
 	case typeReset:
 		m.turn = turn{}
 		return []checkpoint.Entry{{ID: r.name(), Kind: checkpoint.EntryClear, At: r.at()}}
@@ -57,8 +60,10 @@ func (m *mapper) message(r record, msg message, key string) []checkpoint.Entry {
 	case "assistant":
 		return m.assistant(r, msg, key)
 	case "toolResult":
-		return []checkpoint.Entry{{ID: key, Kind: checkpoint.EntryResult, At: msgTime(r, msg), Call: ident(msg.callID), Name: ident(msg.tool), Output: output(msg.text),
-			Failed: msg.isError || msg.status == "error" || msg.status == "failed", MadeUp: madeUp(msg), Background: goesOn(msg)}}
+		return []checkpoint.Entry{{ID: key, Kind: checkpoint.EntryResult, At: msgTime(r, msg), Call: ident(msg.callID),
+			Name: ident(msg.tool), Output: output(msg.text),
+			Failed: msg.isError || msg.status == "error" ||
+				msg.status == "failed", MadeUp: madeUp(msg), Background: goesOn(msg)}}
 	case "bashExecution":
 		return shell(r, msg, key)
 	case "custom", "hookMessage":
@@ -75,7 +80,8 @@ func (m *mapper) user(r record, msg message, key string) []checkpoint.Entry {
 		return own
 	}
 	aside, whole := machinePrompt(said, msg.origin)
-	e := checkpoint.Entry{ID: key, Kind: checkpoint.EntryUser, At: msgTime(r, msg), Text: words(said), Aside: aside || r.side}
+	e := checkpoint.Entry{ID: key, Kind: checkpoint.EntryUser, At: msgTime(r, msg), Text: words(said), Aside: aside ||
+		r.side}
 	if e.Aside && !whole {
 		return append(own, e) // the turn that was there goes on
 	}
@@ -92,7 +98,8 @@ func (m *mapper) user(r record, msg message, key string) []checkpoint.Entry {
 func (m *mapper) assistant(r record, msg message, key string) []checkpoint.Entry {
 	rest, list := ownBlocks(r, msg.text)
 	at := msgTime(r, msg)
-	copied := r.side || msg.provider == "openclaw" && (msg.model == "gateway-injected" || msg.model == "delivery-mirror")
+	copied := r.side || msg.provider == "openclaw" &&
+		(msg.model == "gateway-injected" || msg.model == "delivery-mirror")
 	quiet, heartbeat := silent(rest, m.turn.prompt.Text)
 	if heartbeat && !copied && len(msg.calls) == 0 && !m.turn.Aside {
 		m.turn.Aside = true
@@ -105,23 +112,28 @@ func (m *mapper) assistant(r record, msg message, key string) []checkpoint.Entry
 	bad := msg.stop == "error" || msg.stop == "aborted"
 	switch {
 	case strings.TrimSpace(rest) != "":
-		list = append(list, checkpoint.Entry{ID: key, Kind: checkpoint.EntryAssistant, At: at, Text: words(rest), Aside: aside, Failed: bad})
+		list = append(list, checkpoint.Entry{ID: key, Kind: checkpoint.EntryAssistant, At: at, Text: words(rest),
+			Aside: aside, Failed: bad})
 	case msg.stop == "error" && msg.fail != "":
-		list = append(list, checkpoint.Entry{ID: key, Kind: checkpoint.EntryAssistant, At: at, Text: words(msg.fail), Aside: true, Failed: true})
+		list = append(list, checkpoint.Entry{ID: key, Kind: checkpoint.EntryAssistant, At: at, Text: words(msg.fail),
+			Aside: true, Failed: true})
 	}
 	for i, c := range msg.calls {
-		list = append(list, checkpoint.Entry{ID: key + "/" + strconv.Itoa(i), Kind: checkpoint.EntryCall, At: at, Call: ident(c.id), Name: ident(c.name), Input: arguments(c), Aside: m.turn.Aside})
+		list = append(list, checkpoint.Entry{ID: key + "/" + strconv.Itoa(i), Kind: checkpoint.EntryCall, At: at,
+			Call: ident(c.id), Name: ident(c.name), Input: arguments(c), Aside: m.turn.Aside})
 	}
 	if copied {
 		return list
 	}
 	switch {
 	case msg.stop == "aborted":
-		list = append(list, checkpoint.Entry{ID: key + "/end", Kind: checkpoint.EntryInterrupt, At: at, Aside: m.turn.Aside})
+		list = append(list, checkpoint.Entry{ID: key + "/end", Kind: checkpoint.EntryInterrupt, At: at,
+			Aside: m.turn.Aside})
 	case !bad && len(msg.calls) == 0:
 		m.turn.Answered = true
 		if msg.stop == "stop" || msg.stop == "length" {
-			list = append(list, checkpoint.Entry{ID: key + "/end", Kind: checkpoint.EntryTurnEnd, At: at, Aside: m.turn.Aside})
+			list = append(list, checkpoint.Entry{ID: key + "/end", Kind: checkpoint.EntryTurnEnd, At: at,
+				Aside: m.turn.Aside})
 		}
 	}
 	return list
@@ -133,7 +145,8 @@ func shell(r record, msg message, key string) []checkpoint.Entry {
 	input := arguments(call{args: jsonObject("command", msg.command)})
 	return []checkpoint.Entry{
 		{ID: key + "/0", Kind: checkpoint.EntryCall, At: at, Call: key, Name: "bash", Input: input},
-		{ID: key, Kind: checkpoint.EntryResult, At: at, Call: key, Name: "bash", Output: output(msg.output), Failed: msg.exitCode != 0 || msg.cancelled},
+		{ID: key, Kind: checkpoint.EntryResult, At: at, Call: key, Name: "bash", Output: output(msg.output),
+			Failed: msg.exitCode != 0 || msg.cancelled},
 	}
 }
 
@@ -152,7 +165,8 @@ func (m *mapper) notice(r record, id, said string) []checkpoint.Entry {
 	if strings.TrimSpace(rest) == "" {
 		return list
 	}
-	return append(list, checkpoint.Entry{ID: id, Kind: checkpoint.EntryAssistant, At: r.at(), Text: words(rest), Aside: true})
+	return append(list, checkpoint.Entry{ID: id, Kind: checkpoint.EntryAssistant, At: r.at(), Text: words(rest),
+		Aside: true})
 }
 
 // ownBlocks takes belay's own blocks out of a text.

@@ -16,18 +16,41 @@ var _ agent.Examiner = (*Agent)(nil)
 
 // Examine looks into a .jsonl transcript.
 func (a *Agent) Examine(ctx context.Context, src agent.Source, seen func(int64)) (*repair.Examined, error) {
-	return repair.Lines(ctx, src.Path, form{a.name}, seen)
+	return repair.Lines(ctx, src.Path, a.form(), seen)
 }
 
-// form is what both programs' files are like: a header, then a tree of records.
-type form struct{ agent string }
+// form says what both programs' files are like: a header, then a tree of records. The symptoms were seen in pi 1.6.0
+// and OpenClaw 2026.7.35, which makes itself a header when it is lost.
+func (a *Agent) form() repair.Form {
+	heals := a.name != "pi"
+	headless := "it refuses the file: its first record is no session header"
+	circle := "it ends with an error: the parents of a record go in a circle"
+	if heals {
+		headless = "it does not know the session's id any more: it makes another header"
+		circle = "all before it is lost to the model: the parents of a record go in a circle"
+	}
+	const unreadable = "it cannot read this line: what is on it is lost to the model, and all before it"
+	return repair.Form{
+		Agent: a.name, Keys: []string{"type"}, Fact: fact, ParentKey: "parentId", Chained: true,
+		Close: closeCall, Recall: recall,
+		Header: func(path string, stub []byte, first [][]byte) ([]byte, error) {
+			return makeHeader(heals, path, stub, first)
+		},
+		Symptoms: map[repair.Action]string{
+			repair.MakeHeader: headless,
+			repair.TrimMark:   headless,
+			repair.Relink:     "all before it is lost to the model: it follows a record that is not in the file",
+			repair.Uncycle:    circle,
+			repair.CutStub:    unreadable,
+			repair.Split:      unreadable,
+			repair.TrimBefore: unreadable,
+			repair.TrimAfter:  unreadable,
+			repair.DropRepeat: "what came after the first copy of this record is lost to the model",
+		},
+	}
+}
 
-func (f form) Agent() string   { return f.agent }
-func (form) Keys() []string    { return []string{"type"} }
-func (form) ParentKey() string { return "parentId" }
-func (form) Chained() bool     { return true }
-
-func (form) Fact(data []byte) (repair.Fact, bool) {
+func fact(data []byte) (repair.Fact, bool) {
 	rec, ok := parse(data, 0)
 	if !ok || !json.Valid(data) {
 		return repair.Fact{}, false
@@ -54,12 +77,9 @@ func (form) Fact(data []byte) (repair.Fact, bool) {
 	return f, true
 }
 
-// heals says whether the program makes itself a header that is lost, as OpenClaw does.
-func (f form) heals() bool { return f.agent != "pi" }
-
-// Header of version 3: what stood in the lost one is taken from its stub, the file's name and the folder's. OpenClaw's folder
-// does not tell; its own header is as good as one without the place.
-func (f form) Header(path string, stub []byte, first [][]byte) ([]byte, error) {
+// makeHeader makes one of version 3. What stood in the lost one is taken from its stub, the file's name and the
+// folder's. OpenClaw's folder does not tell; its own header is as good as one without the place.
+func makeHeader(heals bool, path string, stub []byte, first [][]byte) ([]byte, error) {
 	if len(first) == 0 {
 		return nil, errors.New("there is no record")
 	}
@@ -72,24 +92,26 @@ func (f form) Header(path string, stub []byte, first [][]byte) ([]byte, error) {
 	if cwd == "" {
 		cwd = folderOf(filepath.Base(filepath.Dir(path)))
 	}
-	if f.heals() && (id == "" || cwd == "") {
+	if heals && (id == "" || cwd == "") {
 		return nil, repair.ErrNoHeader
 	}
 	if id == "" {
 		return nil, errors.New("neither the name of the file nor what is left of the record tells the session's id")
 	}
 	if cwd == "" {
-		return nil, errors.New("neither the name of the folder nor what is left of the record tells where the session worked")
+		return nil, errors.New("neither the name of the folder nor what is left of the record tells " +
+			"where the session worked")
 	}
 	stamp := old["timestamp"]
 	if rec, ok := parse(first[0], 0); ok && stamp == "" {
 		stamp = text(rec.stamp)
 	}
-	return repair.NewObject(nil).Set("type", typeHeader).Set("version", 3).Set("id", id).Set("timestamp", stamp).Set("cwd", cwd).Bytes(), nil
+	return repair.NewObject(nil).Set("type", typeHeader).Set("version", 3).Set("id", id).Set("timestamp", stamp).
+		Set("cwd", cwd).Bytes(), nil
 }
 
-// folderOf finds the folder that a name like --home-me-proj-- stands for. A dash in it may be a slash or itself: the folder
-// that is there tells which, the one with fewer levels first.
+// folderOf finds the folder that a name like --home-me-proj-- stands for. A dash in it may be a slash or itself: the
+// folder that is there tells which, the one with fewer levels first.
 func folderOf(name string) string {
 	inner, ok := strings.CutPrefix(name, "--")
 	if ok {
@@ -124,21 +146,27 @@ func folderOf(name string) string {
 	return try("/", inner)
 }
 
-// Close writes the result of a call in the form of every other.
-func (form) Close(from []byte, c repair.Call, parent string) ([]byte, string) {
+// closeCall writes the result of a call in the form of every other.
+func closeCall(from []byte, c repair.Call, parent string) ([]byte, string) {
 	id := repair.Name("result " + c.ID)[:8]
 	message := repair.NewObject(memberRaw(from, "message"))
 	message.Set("role", "toolResult").Set("toolCallId", c.ID).Set("toolName", c.Name).
-		Set("content", []map[string]string{{"type": "text", "text": repair.Interrupted}}).Set("isError", true).Keep("timestamp")
+		Set("content", []map[string]string{{"type": "text", "text": repair.Interrupted}}).Set("isError", true).
+		Keep("timestamp")
 	return recordWith(from, id, parent, message.Bytes()), id
 }
 
-// Recall writes a call without its arguments. The tool's name is in the result.
-func (form) Recall(from []byte, r repair.Result, id, parent string) []byte {
-	call := repair.NewObject(nil).Set("type", "toolCall").Set("id", r.Call).Set("name", r.Name).Set("arguments", struct{}{}).Bytes()
+const noUsage = `{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"totalTokens":0,` +
+	`"cost":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"total":0}}`
+
+// recall writes a call without its arguments. The tool's name is in the result.
+func recall(from []byte, r repair.Result, id, parent string) []byte {
+	call := repair.NewObject(nil).Set("type", "toolCall").Set("id", r.Call).Set("name", r.Name).
+		Set("arguments", struct{}{}).Bytes()
 	message := repair.NewObject(memberRaw(from, "message"))
-	message.Set("role", "assistant").Set("content", []json.RawMessage{call}).Set("api", "unknown").Set("provider", "unknown").Set("model", "unknown").
-		Set("usage", json.RawMessage(`{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"totalTokens":0,"cost":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"total":0}}`)).
+	message.Set("role", "assistant").Set("content", []json.RawMessage{call}).Set("api", "unknown").
+		Set("provider", "unknown").Set("model", "unknown").
+		Set("usage", json.RawMessage(noUsage)).
 		Set("stopReason", "toolUse").Keep("timestamp")
 	return recordWith(from, id, parent, message.Bytes())
 }
@@ -155,27 +183,4 @@ func recordWith(from []byte, id, parent string, message []byte) []byte {
 		}
 	}
 	return o.Keep("timestamp").Set("message", json.RawMessage(message)).Bytes()
-}
-
-// Minds says what pi 1.6.0 and OpenClaw 2026.7.35 were seen to do.
-func (f form) Minds(a repair.Action) string {
-	switch a {
-	case repair.MakeHeader, repair.TrimMark:
-		if f.heals() {
-			return "it does not know the session's id any more: it makes another header"
-		}
-		return "it refuses the file: its first record is no session header"
-	case repair.Relink:
-		return "all before it is lost to the model: it follows a record that is not in the file"
-	case repair.Uncycle:
-		if f.heals() {
-			return "all before it is lost to the model: the parents of a record go in a circle"
-		}
-		return "it ends with an error: the parents of a record go in a circle"
-	case repair.CutStub, repair.Split, repair.TrimBefore, repair.TrimAfter:
-		return "it cannot read this line: what is on it is lost to the model, and all before it"
-	case repair.DropRepeat:
-		return "what came after the first copy of this record is lost to the model"
-	}
-	return ""
 }

@@ -2,8 +2,8 @@ package pi
 
 import "belay/internal/agent/kit/payload"
 
-// Said is a user message of OpenClaw's as the reader gives it: without the program's own blocks and belay's. Aside says that
-// no person wrote it; turn, that the whole turn is none of a person's.
+// Said is a user message of OpenClaw's as the reader gives it: without the program's own blocks and belay's. Aside says
+// that no person wrote it; turn, that the whole turn is none of a person's.
 func Said(text string) (said string, aside, turn bool) {
 	rest := payload.WithoutOwn(text)
 	said = personal(rest)

@@ -44,8 +44,8 @@ func OpenTranscript(src agent.Source) checkpoint.Transcript {
 	return lines.NewReader(src.Path, format(session))
 }
 
-// OpenRows gives a reader for a transcript whose records are the rows of a database: all that the package promises holds for
-// it.
+// OpenRows gives a reader for a transcript whose records are the rows of a database: all that the package promises
+// holds for it.
 func OpenRows(src agent.Source, rows lines.Source) checkpoint.Transcript {
 	return lines.NewSourceReader(rows, format(src.Session))
 }
@@ -57,7 +57,8 @@ func format(session string) lines.Format[state] {
 		Learn: learn,
 		Marks: func(line []byte, answered bool) bool {
 			return bytes.Contains(line, []byte(`"user"`)) || bytes.Contains(line, []byte(`"`+typeCompaction+`"`)) ||
-				bytes.Contains(line, []byte(`"`+typeReset+`"`)) || !answered && bytes.Contains(line, []byte(`"assistant"`))
+				bytes.Contains(line, []byte(`"`+typeReset+`"`)) || !answered &&
+				bytes.Contains(line, []byte(`"assistant"`))
 		},
 		Gap: func(s *state) { s.Leaf, s.copying, s.Turn = root, false, turn{} },
 		Begin: func(_ context.Context, s *state) ([]checkpoint.Entry, error) {
@@ -123,8 +124,8 @@ func (c records) entries(rec record, msg message, key string) []checkpoint.Entry
 	return list
 }
 
-// known says whether a record was there before: under the same id, or as a copy of an earlier one under another id, which
-// OpenClaw appends when it rewrites a part of its transcript, and which a migration leaves. What is not known is
+// known says whether a record was there before: under the same id, or as a copy of an earlier one under another id,
+// which OpenClaw appends when it rewrites a part of its transcript, and which a migration leaves. What is not known is
 // remembered, and gets its key.
 func (c records) known(rec record, msg message) (key string, known bool) {
 	key = msg.key(rec)
@@ -167,8 +168,8 @@ func (c records) known(rec record, msg message) (key string, known bool) {
 	return key, false
 }
 
-// findPrompt looks for the prompt of the turn in which an earlier run stopped, when an answer may say that the turn is a
-// heartbeat's.
+// findPrompt looks for the prompt of the turn in which an earlier run stopped, when an answer may say that the turn is
+// a heartbeat's.
 func (c records) findPrompt(ctx context.Context, answer message) {
 	t := &c.State.Turn
 	silent := strings.Contains(answer.text, heartbeatOK) || strings.Contains(answer.text, noReply)

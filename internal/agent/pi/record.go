@@ -227,8 +227,9 @@ func parseContent(raw []byte) (words string, calls []call) {
 	return string(b), calls
 }
 
-// key names a message by what it is, so that a copy with another id (a "transcript rewrite", a migration from version 1)
-// has the same name: role, its own time stamp, and the call or the words. Without a time stamp it is the record's name.
+// key names a message by what it is, so that a copy with another id (a "transcript rewrite", a migration from version
+// 1) has the same name: role, its own time stamp, and the call or the words. Without a time stamp it is the record's
+// name.
 func (m message) key(r record) string {
 	if m.stamp <= 0 {
 		return r.name()

@@ -10,7 +10,8 @@ import (
 // The first stage works on bytes: it finds the members of a record without decoding them. It accepts every valid JSON
 // object and some broken ones; what is kept of a record goes through encoding/json afterwards.
 
-// fields visits the members of a JSON object. It says whether obj has the outer form of one object and nothing after it.
+// fields visits the members of a JSON object. It says whether obj has the outer form of one object and nothing after
+// it.
 func fields(obj []byte, visit func(key, value []byte)) bool {
 	i := skipSpace(obj, 0)
 	if i >= len(obj) || obj[i] != '{' {
@@ -113,7 +114,8 @@ func skipValue(b []byte, i int) int {
 		return skipNested(b, i)
 	}
 	start := i
-	for i < len(b) && b[i] != ',' && b[i] != '}' && b[i] != ']' && b[i] != ' ' && b[i] != '\t' && b[i] != '\r' && b[i] != '\n' {
+	for i < len(b) && b[i] != ',' && b[i] != '}' && b[i] != ']' && b[i] != ' ' && b[i] != '\t' && b[i] != '\r' &&
+		b[i] != '\n' {
 		if b[i] == '"' || b[i] == '{' || b[i] == '[' || b[i] == ':' {
 			return -1
 		}

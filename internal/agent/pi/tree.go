@@ -35,8 +35,8 @@ type walk struct {
 
 func newWalk(leaf, parent uint64) *walk { return &walk{leaf: leaf, parent: parent} }
 
-// step takes one record further back and says whether the walk goes on. Entries is called for records that lie on one of
-// the paths.
+// step takes one record further back and says whether the walk goes on. Entries is called for records that lie on one
+// of the paths.
 func (w *walk) step(r record, entries func() []checkpoint.Entry) (goOn bool) {
 	if r.typ == typeReset {
 		w.failed = true // what is not below a reset hangs on the current leaf

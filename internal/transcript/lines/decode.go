@@ -9,8 +9,8 @@ import (
 )
 
 // Decode unmarshals a record into v. Fields of an unexpected type are left at zero and are no error: other versions of
-// the same program write other types. The only error is a line that is no JSON value; Rescue may still find something in
-// it.
+// the same program write other types. The only error is a line that is no JSON value; Rescue may still find something
+// in it.
 func Decode(record []byte, v any) error {
 	err := json.Unmarshal(record, v)
 	var wrongType *json.UnmarshalTypeError
@@ -20,7 +20,8 @@ func Decode(record []byte, v any) error {
 	return err
 }
 
-// Broken counts what decoding a record turns into U+FFFD: bytes that are no UTF-8, and escapes of half a surrogate pair.
+// Broken counts what decoding a record turns into U+FFFD: bytes that are no UTF-8, and escapes of half a surrogate
+// pair.
 func Broken(record []byte) (n int) {
 	if !utf8.Valid(record) {
 		for b := record; len(b) > 0; {
@@ -56,11 +57,12 @@ func Broken(record []byte) (n int) {
 
 // surrogate says whether b begins with \uDxYY with x one of the digits.
 func surrogate(b []byte, digits string) bool {
-	return len(b) >= 6 && b[0] == '\\' && b[1] == 'u' && (b[2] == 'd' || b[2] == 'D') && strings.IndexByte(digits, b[3]) >= 0
+	return len(b) >= 6 && b[0] == '\\' && b[1] == 'u' && (b[2] == 'd' || b[2] == 'D') &&
+		strings.IndexByte(digits, b[3]) >= 0
 }
 
-// Clean makes a decoded string fit for a prompt and a terminal: valid UTF-8 without control characters other than newline
-// and tab.
+// Clean makes a decoded string fit for a prompt and a terminal: valid UTF-8 without control characters other than
+// newline and tab.
 func Clean(s string) string {
 	bad := func(r rune) bool {
 		return r < 0x20 && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0

@@ -9,14 +9,14 @@ import (
 	"syscall"
 )
 
-// File reads one path. It keeps the file open between reads, so that a file that was renamed or deleted is still read to
-// its end. It is used by one goroutine.
+// File reads one path. It keeps the file open between reads, so that a file that was renamed or deleted is still read
+// to its end. It is used by one goroutine.
 type File struct {
 	path string
 	h    *os.File
 	info fs.FileInfo
-	// torn remembers an unfinished last line: no newline lies between off and upto. It keeps the many looks at a long line
-	// that grows slowly from reading it whole each time.
+	// torn remembers an unfinished last line: no newline lies between off and upto. It keeps the many looks at a long
+	// line that grows slowly from reading it whole each time.
 	torn struct{ off, upto int64 }
 	// hole is the end of the last run of NUL at the end of the file that was counted, so that it counts once.
 	hole int64
@@ -89,7 +89,8 @@ func (f *File) Read(from Pos, opt Options, fn func(Line) bool) (Span, error) {
 	}
 	span := Span{Pos: from, Changed: src.changed}
 	if src.orphan != nil {
-		line := Line{Data: trim(src.orphan, from.Off), Off: from.Off, End: from.Off + int64(len(src.orphan)), Rest: true}
+		line := Line{Data: trim(src.orphan, from.Off), Off: from.Off, End: from.Off + int64(len(src.orphan)),
+			Rest: true}
 		if whole(line.Data) {
 			fn(line)
 		} else if len(line.Data) > 0 {
@@ -124,8 +125,8 @@ func (f *File) ensure() error {
 
 // OpenRegular opens a file for reading, and refuses one that is not regular.
 func OpenRegular(path string) (*os.File, fs.FileInfo, error) {
-	// Checked before it is opened, as opening a device can do things; and opened without blocking, as it may have become a
-	// FIFO since.
+	// Checked before it is opened, as opening a device can do things; and opened without blocking, as it may have
+	// become a FIFO since.
 	info, err := os.Stat(path)
 	if err == nil && !info.Mode().IsRegular() {
 		err = wrap("open", path, ErrNotRegular)
@@ -156,8 +157,8 @@ func (f *File) acquire(from Pos) (source, error) {
 		}
 		return f.check(from)
 	}
-	// The path is looked at before the rest of the open file is: whatever was written to it before the new one appeared is
-	// seen then.
+	// The path is looked at before the rest of the open file is: whatever was written to it before the new one appeared
+	// is seen then.
 	now, gone := os.Stat(f.path)
 	if gone != nil && !errors.Is(gone, fs.ErrNotExist) {
 		return source{}, gone
@@ -248,7 +249,8 @@ func (f *File) scan(span *Span, opt Options, fn func(Line) bool) error {
 	if opt.Max <= 0 {
 		opt.Max = ReadMax
 	}
-	s := splitter{off: start.Off, num: start.Line, numKnown: start.Line > 0 || start.Off == 0, losses: &span.Losses, fn: fn}
+	s := splitter{off: start.Off, num: start.Line, numKnown: start.Line > 0 || start.Off == 0, losses: &span.Losses,
+		fn: fn}
 	buf := make([]byte, min(max(size-start.Off, chunkMin), chunkMax))
 	for at := start.Off; ; {
 		n, err := f.h.ReadAt(buf, at)

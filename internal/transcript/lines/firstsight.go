@@ -75,7 +75,8 @@ func (r *Reader[S, P]) firstSight(ctx context.Context, opt checkpoint.ReadOption
 	return batch, nil
 }
 
-// headEntries are what is kept of a file's head: the prompt that ends it, and what it says of workspace, model and mode.
+// headEntries are what is kept of a file's head: the prompt that ends it, and what it says of workspace, model and
+// mode.
 func headEntries(list []checkpoint.Entry) (kept []checkpoint.Entry) {
 	work := ""
 	for _, e := range list {
@@ -97,8 +98,8 @@ func headEntries(list []checkpoint.Entry) (kept []checkpoint.Entry) {
 	return []checkpoint.Entry{{Kind: checkpoint.EntryMeta, Workspace: work}}
 }
 
-// newest finds where the newest part begins: enough prompts or a compaction end it, but not before an answer of the model's
-// was met, since that is what a recovery needs most. Nothing before a clear is ever given.
+// newest finds where the newest part begins: enough prompts or a compaction end it, but not before an answer of the
+// model's was met, since that is what a recovery needs most. Nothing before a clear is ever given.
 func (r *Reader[S, P]) newest(ctx context.Context, size int64, s S) (start int64, err error) {
 	start = size
 	prompts, bytes, enough, answered := 0, 0, false, false

@@ -1,20 +1,22 @@
 // Package lines reads transcripts that another program writes as a file of JSON lines.
 //
-// It has two levels. A File finds lines: it knows positions, torn ends, holes and rewrites, and nothing of what a line means
-// (lines.go, position.go, file.go, split.go, backward.go; decode.go and rescue.go help with the JSON of one line). A Reader
-// turns lines into the entries of a checkpoint.Transcript: an agent says in a Format what its records mean, and everything
-// else is done once, here (reader.go, page.go, firstsight.go, seen.go).
+// It has two levels. A File finds lines: it knows positions, torn ends, holes and rewrites, and not what a line means
+// (lines.go, position.go, file.go, split.go, backward.go; decode.go and rescue.go help with the JSON of one line). A
+// Reader turns lines into the entries of a checkpoint.Transcript: an agent says in a Format what its records mean, and
+// everything else is done once, here (reader.go, page.go, firstsight.go, seen.go).
 //
 // A File promises:
-//   - The file is opened read-only, never locked, and must be a regular file (a link to one is fine; a FIFO cannot hang us).
+//   - The file is opened read-only, never locked, and must be a regular file. A link to one is fine; a FIFO cannot
+//     hang us.
 //   - Lines end at 0x0A alone. A position never lies inside a line; what follows the last newline waits.
-//   - Content alone identifies a file: a position holds when the bytes at the file's start and just before the position are
-//     the same as before. Inode, size and times prove nothing; the inode only tells that a path leads to another file now.
-//   - Work is linear and memory bounded whatever the file holds: lines over MaxLine are counted and skipped, and runs of NUL
-//     of any length are never buffered.
+//   - Content alone identifies a file: a position holds when the bytes at the file's start and just before the position
+//     are the same as before. Inode, size and times prove nothing; the inode only tells that a path leads to another
+//     file now.
+//   - Work is linear and memory bounded whatever the file holds: lines over MaxLine are counted and skipped, and runs
+//     of NUL of any length are never buffered.
 //
 // A Reader promises on top of that:
-//   - A record is given once, and a cursor goes on exactly where it was made, in whichever process.
+//   - A record is given once, and a cursor continues exactly where it was made, in whichever process.
 //   - One bad line costs that line only and is counted. Records that a crash left glued on one line are found again.
 //   - A file whose past changed is reported by a Reset. Records given before the change are not given again.
 //   - First sight of a large file costs the same whatever its size.
@@ -47,8 +49,8 @@ const (
 
 // Line is one line that may be a record.
 type Line struct {
-	// Data is the line without its end, byte-order mark, outer blanks and outer NULs; never empty. It is the caller's only
-	// until its function returns.
+	// Data is the line without its end, byte-order mark, outer blanks and outer NULs; never empty. It is the caller's
+	// only until its function returns.
 	Data []byte
 	Off  int64 // of the line's first byte in the file
 	End  int64 // just after its newline, where the next line begins
@@ -71,8 +73,8 @@ type Options struct {
 // Span is what one Read did.
 type Span struct {
 	Pos Pos // where the next Read goes on
-	// Changed is set when the position does not hold in the file any more (shrunk, rewritten, replaced): the lines of this
-	// Read begin at the start of what is there now.
+	// Changed is set when the position does not hold in the file any more (shrunk, rewritten, replaced): the lines of
+	// this Read begin at the start of what is there now.
 	Changed bool
 	// More is set when there is more to read at once.
 	More bool

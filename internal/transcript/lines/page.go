@@ -14,8 +14,8 @@ var errNoObject = errors.New("not an object")
 type Record struct {
 	Line  // that the record stands on; Data is the record alone
 	Start int64
-	// Glued is set when the record was found on a broken line, beside others or behind a stub. The agent itself cannot read
-	// such a line.
+	// Glued is set when the record was found on a broken line, beside others or behind a stub. The agent itself cannot
+	// read such a line.
 	Glued bool
 }
 
@@ -39,8 +39,8 @@ type Page[S any] struct {
 // Add adds entries.
 func (p *Page[S]) Add(e ...checkpoint.Entry) { p.Entries = append(p.Entries, e...) }
 
-// Once says whether the record at hand, which is known by an id, is to be given: it is not when it stands in the file already,
-// which counts as a repeat, or was given before the file's past changed.
+// Once says whether the record at hand, which is known by an id, is to be given: it is not when it stands in the file
+// already, which counts as a repeat, or was given before the file's past changed.
 func (p *Page[S]) Once(id string) bool {
 	switch {
 	case p.seen == nil:
@@ -69,14 +69,15 @@ func (p *Page[S]) Remember(id string) {
 	}
 }
 
-// Complete says that every record before the one at hand is known: none was skipped, forgotten, or read by an earlier run.
+// Complete says that every record before the one at hand is known: none was skipped, forgotten, or read by an earlier
+// run.
 func (p *Page[S]) Complete() bool { return p.complete && (p.seen == nil || !p.seen.forgot()) }
 
 // Rewritten says that the file's past changed: records that were given may come again.
 func (p *Page[S]) Rewritten() bool { return p.told != nil }
 
-// Before gives the lines before the one at hand to fn, newest first, as Source.Backward does. There are none while a line is
-// looked at by itself.
+// Before gives the lines before the one at hand to fn, newest first, as Source.Backward does. There are none while a
+// line is looked at by itself.
 func (p *Page[S]) Before(ctx context.Context, limit int64, fn func(Line) bool) error {
 	if p.src == nil {
 		return nil
@@ -128,7 +129,7 @@ func (p *Page[S]) Line(ctx context.Context, l Line) {
 	}
 	p.Losses.Rescued += rescued
 	switch {
-	case len(found) == 0:
+	case rescued == 0 && (lost || len(found) == 0): // else it is whole, and of a kind that the format does not know
 		CountBad(&p.Losses, l, "no record")
 	case lost:
 		CountBad(&p.Losses, l, "a stub beside a record")

@@ -34,8 +34,8 @@ func fingerprint(r io.ReaderAt, off, n int64) (sum uint64, last byte, err error)
 	return h.Sum64(), b[n-1], nil
 }
 
-// mark fills in the fingerprints of a position in a file. A head that was taken over its full length before stays: it is
-// what the file began with when the first lines were read.
+// mark fills in the fingerprints of a position in a file. A head that was taken over its full length before stays: it
+// is what the file began with when the first lines were read.
 func mark(r io.ReaderAt, p Pos) (Pos, error) {
 	n := min(p.Off, printLen)
 	if n == 0 {

@@ -16,8 +16,8 @@ const (
 	learnBytes  = 1 << 20  // read before the cursor of an earlier run, to know the ids there
 )
 
-// Source is what a Reader reads from: a File, or something that behaves like one, such as the rows of a database. Offsets grow
-// with the records. Backward may be called while Read runs.
+// Source is what a Reader reads from: a File, or something that behaves like one, such as the rows of a database.
+// Offsets grow with the records. Backward may be called while Read runs.
 type Source interface {
 	Read(ctx context.Context, from Pos, opt Options, fn func(Line) bool) (Span, error)
 	Backward(ctx context.Context, end, limit int64, fn func(Line) bool) error
@@ -26,9 +26,10 @@ type Source interface {
 	Close() error
 }
 
-// Format says what the records of an agent's transcripts mean. Only Record is required. S is the reader's state: a struct that
-// embeds a Pos and holds whatever one record has to know of those before it. Its JSON is the cursor, so that it must be small
-// and bounded. Fields without a JSON form live as long as one reader goes on without a break; they are zero after that.
+// Format says what the records of an agent's transcripts mean. Only Record is required. S is the reader's state: a
+// struct that embeds a Pos and holds whatever one record has to know of those before it. Its JSON is the cursor, so
+// that it must be small and bounded. Fields without a JSON form live as long as one reader goes on without a break;
+// they are zero after that.
 type Format[S any] struct {
 	// Keys name members of which every record has one. In a broken line, an object with one of them may be a record.
 	Keys []string
@@ -38,8 +39,8 @@ type Format[S any] struct {
 	Record func(ctx context.Context, p *Page[S], rec Record) error
 	// Learn adds the ids by which Page.Once knows a record that an earlier run gave.
 	Learn func(seen *Seen, l Line)
-	// Marks says whether a line can be a prompt or a compaction or, unless an answer was met already, an answer. They bound
-	// the window of first sight. Nil: any line can.
+	// Marks says whether a line can be a prompt or a compaction or, unless an answer was met already, an answer. They
+	// bound the window of first sight. Nil: any line can.
 	Marks func(line []byte, answered bool) bool
 	// Gap clears what the state says of the newest records: those that follow were not read.
 	Gap func(s *S)
@@ -115,7 +116,9 @@ func Cursor[S any](s S) checkpoint.Cursor {
 func (r *Reader[S, P]) Close() error { return r.src.Close() }
 
 // Read implements checkpoint.Transcript.
-func (r *Reader[S, P]) Read(ctx context.Context, from checkpoint.Cursor, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
+func (r *Reader[S, P]) Read(
+	ctx context.Context, from checkpoint.Cursor, opt checkpoint.ReadOptions,
+) (checkpoint.Batch, error) {
 	batch, err := r.read(ctx, from, opt)
 	if err == nil {
 		err = ctx.Err()
@@ -133,7 +136,9 @@ func (r *Reader[S, P]) Read(ctx context.Context, from checkpoint.Cursor, opt che
 	return batch, nil
 }
 
-func (r *Reader[S, P]) read(ctx context.Context, from checkpoint.Cursor, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
+func (r *Reader[S, P]) read(
+	ctx context.Context, from checkpoint.Cursor, opt checkpoint.ReadOptions,
+) (checkpoint.Batch, error) {
 	if from != "" && from == r.next {
 		return r.goOn(ctx, r.state, opt)
 	}
@@ -216,8 +221,8 @@ func (r *Reader[S, P]) forward(ctx context.Context, s S, opt checkpoint.ReadOpti
 	return checkpoint.Batch{Entries: p.Entries, Losses: span.Losses, More: span.More}, nil
 }
 
-// learn remembers the records before a place where reading goes on. A past that cannot be read costs nothing but the knowledge
-// of repeats.
+// learn remembers the records before a place where reading goes on. A past that cannot be read costs nothing but the
+// knowledge of repeats.
 func (r *Reader[S, P]) learn(ctx context.Context, off int64) {
 	_ = r.src.Backward(ctx, off, learnBytes, func(l Line) bool {
 		if r.format.Skip == nil || !r.format.Skip(l.Data) {

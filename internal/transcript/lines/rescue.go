@@ -6,8 +6,8 @@ import (
 	"errors"
 )
 
-// Rescue gives up after so many places where no record begins, or so many of them from which the line is well-formed up to
-// its end.
+// Rescue gives up after so many places where no record begins, or so many of them from which the line is well-formed up
+// to its end.
 const (
 	rescueTries = 4096
 	wholeTries  = 8

@@ -28,7 +28,8 @@ func (d Document) Whole(agent, path string) (*Examined, error) {
 	if d.Torn {
 		x.TornBytes = x.Bytes - d.Last
 		x.WhyNot = append(x.WhyNot, d.Refusal)
-		e := edit{place: place{0, d.Last, x.TornBytes}, with: []byte(d.Ending), action: EndText, what: "it breaks off: it ends behind its last whole record now"}
+		e := edit{place: place{0, d.Last, x.TornBytes}, with: []byte(d.Ending), action: EndText,
+			what: "it breaks off: it ends behind its last whole record now"}
 		if d.Last == 0 {
 			x.edits = nil // nothing of it can be kept
 		} else {

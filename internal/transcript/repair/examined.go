@@ -1,16 +1,16 @@
-// Package repair looks into an agent's transcript of lines as a doctor does: what it holds, what is damaged, whether the
-// agent itself would take it up again, and which smallest edits make it whole. The agents tell what their records mean
-// (Form); what is wrong and how it is mended is decided here, in one way for all.
+// Package repair examines an agent's transcript of lines: what it holds, what is damaged, whether the agent itself would
+// resume it, and which smallest edits make it whole. The agents say what their records mean (Form); what is wrong and how
+// it is mended is decided here, in one way for all.
 //
 // It promises:
-//   - The transcript is only read. Repair writes another file, which must not be there yet, as a whole or not at all.
-//   - An edit touches what is broken and nothing else: every other byte is copied as it stands.
-//   - No record that is whole is lost, but for a repeat of one that stays; what is cut is told with its line and offset.
+//   - The transcript is only read. Repair writes another file, which must not exist yet, as a whole or not at all.
+//   - An edit touches what is broken and nothing else: every other byte is copied unchanged.
+//   - No whole record is lost, except a repeat of one that stays; what is cut is reported with its line and offset.
 //   - A repaired file has nothing left to repair.
 //   - Memory grows with the number of records (some 300 bytes each), never with their size, and work is linear.
 //
-// It does not judge what was said, does not choose between branches of a conversation (two windows, a rewind), and makes
-// up nothing but what a loader needs: the end of a call whose outcome nobody knows, the call of a lone result, a header.
+// It does not judge what was said, does not choose between branches of a conversation (two windows, a rewind), and invents
+// only what a loader needs: the end of a call whose outcome is unknown, the call of a lone result, a header.
 package repair
 
 import (
@@ -32,7 +32,7 @@ type Report struct {
 	Rescued     int                  `json:"rescued"`
 	OpenCalls   []OpenCall           `json:"open_calls"`
 	Compactions int                  `json:"compactions"`
-	Generations int                  `json:"generations"` // of the session's record: this file, and older ones that belay's mirror keeps
+	Generations int                  `json:"generations"` // this file, and older ones that belay's mirror keeps
 	Resumable   bool                 `json:"resumable"`
 	WhyNot      []string             `json:"why_not"`
 }
@@ -104,28 +104,33 @@ type Call struct{ ID, Name string }
 // Result is the end of a call.
 type Result struct{ Call, Name string }
 
-// Form is what an agent's transcripts are like. Its methods are pure but Header, which may look where the file lies.
-type Form interface {
+// Form says what an agent's transcripts are like. Agent, Keys and Fact are required; what an agent's loader needs
+// beyond them is left out where nobody knows it. The functions are pure, but for Header, which may look at the folder
+// of the file.
+type Form struct {
 	// Agent is the agent's word.
-	Agent() string
-	// Keys are names of members of which every record has one, and nothing inside of a record.
-	Keys() []string
-	// Fact reads one whole JSON object; ok is false when it is no record.
-	Fact(data []byte) (f Fact, ok bool)
-	// ParentKey is the member that names the parent; empty when the records are no tree.
-	ParentKey() string
+	Agent string
+	// Keys name members of which every record has one, and nothing inside a record.
+	Keys []string
+	// Fact reads one whole JSON object; ok is false when it is not a record.
+	Fact func(data []byte) (f Fact, ok bool)
+	// ParentKey is the member that names the parent; empty when the records are not a tree.
+	ParentKey string
 	// Chained says that the results of a message's calls follow one another, instead of each hanging on its call.
-	Chained() bool
-	// Header makes the first record of a file that has none. Stub is the line that may have been it, lines the first
-	// records. A form whose files need none gives ErrNoHeader, and any other error says why it cannot be made.
-	Header(path string, stub []byte, first [][]byte) ([]byte, error)
-	// Close makes the result of a call that has none, in the agent's own form and with an outcome that is not known. From
-	// is the record of the call, parent what the result hangs on; name is the record's own, for the tree.
-	Close(from []byte, c Call, parent string) (record []byte, name string)
-	// Recall makes the call of a lone result, under a name and below a parent; nil when the agent takes a lone result.
-	Recall(from []byte, r Result, name, parent string) (record []byte)
-	// Minds says what the agent does when it meets what an action mends; empty when it bears it.
-	Minds(a Action) string
+	Chained bool
+	// Header makes the first record of a file that has none; nil for files that begin with any record. Stub is the line
+	// that may have been it, first the first records. ErrNoHeader says that this file needs none, any other error why
+	// the header cannot be made.
+	Header func(path string, stub []byte, first [][]byte) ([]byte, error)
+	// Close makes the result of a call that has none, in the agent's own form and with an unknown outcome. From is the
+	// record of the call, parent what the result hangs on; name is the record's own, for the tree. Nil: open calls stay
+	// open.
+	Close func(from []byte, c Call, parent string) (record []byte, name string)
+	// Recall makes the call of a lone result, under a name and below a parent. Nil: the agent takes a lone result.
+	Recall func(from []byte, r Result, name, parent string) (record []byte)
+	// Symptoms say what the agent does with the damage that an action mends. An action without one is of damage with
+	// which the agent copes.
+	Symptoms map[Action]string
 }
 
 // Examined is the result of an examination: what was found, and what would mend it.

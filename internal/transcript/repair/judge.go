@@ -12,7 +12,7 @@ import (
 	"belay/internal/jsontext"
 )
 
-// ErrNoHeader is given by a Form whose files begin with any record.
+// ErrNoHeader is returned by a Form for a file that may begin with any record.
 var ErrNoHeader = errors.New("no header is needed")
 
 // judge turns what was found into edits and into the agent's answer.
@@ -27,7 +27,7 @@ func (s *scan) judge() error {
 	if err != nil {
 		return err
 	}
-	tree := s.form.ParentKey() != ""
+	tree := s.form.ParentKey != ""
 	if tree {
 		s.mend(lost)
 	}
@@ -52,10 +52,13 @@ func (s *scan) judge() error {
 	return nil
 }
 
-// name chooses what the calls of lone results are called. Where the record that the result hangs on is not there, it was the
-// call's: it gets its name back (lost). Else the call is put in between.
+// name chooses what the calls of lone results are called. Where the record that the result hangs on is not there, it
+// was the call's: it gets its name back (lost). Else the call is put in between.
 func (s *scan) name() (lost map[uint64]bool, names map[string]string, err error) {
 	lost, names = map[uint64]bool{}, map[string]string{}
+	if s.form.Recall == nil {
+		return lost, names, nil
+	}
 	for _, l := range s.orphans() {
 		if l.node == none {
 			continue
@@ -80,6 +83,9 @@ func (s *scan) name() (lost map[uint64]bool, names map[string]string, err error)
 
 // recall makes the calls of lone results.
 func (s *scan) recall(names map[string]string) error {
+	if s.form.Recall == nil {
+		return nil
+	}
 	for _, l := range s.orphans() {
 		data, err := s.read(l.place)
 		if err != nil {
@@ -152,9 +158,10 @@ func (s *scan) nameOf(i int32) string {
 	return f.Node
 }
 
-// closeCalls makes results for the open calls. Made says for each record behind which they were put what follows it now.
+// closeCalls makes results for the open calls. Made says for each record behind which they were put what follows it
+// now.
 func (s *scan) closeCalls(calls []asked, made map[int32]string) error {
-	if len(calls) == 0 {
+	if len(calls) == 0 || s.form.Close == nil {
 		return nil
 	}
 	tail := map[int32]int32{} // the newest result of a record's calls, or the record itself
@@ -173,7 +180,7 @@ func (s *scan) closeCalls(calls []asked, made map[int32]string) error {
 		if c.node != none {
 			end := tail[c.node]
 			at = s.nodes[end].place
-			if parent = made[end]; parent == "" || !s.form.Chained() {
+			if parent = made[end]; parent == "" || !s.form.Chained {
 				parent = s.nameOf(end)
 			}
 		}
@@ -192,7 +199,7 @@ func (s *scan) closeCalls(calls []asked, made map[int32]string) error {
 
 // tails follows the results of calls where they follow one another.
 func (s *scan) tails(tail map[int32]int32) {
-	if !s.form.Chained() {
+	if !s.form.Chained {
 		return
 	}
 	owner := map[int32]int32{}
@@ -213,7 +220,8 @@ func (s *scan) relink(made map[int32]string) error {
 		what, moved, parent := "", n.moved, ""
 		if n.under != "" {
 			parent, moved, what = n.under, RemakeCall, "the result follows the call that was made for it"
-		} else if behind, ok := made[n.to]; ok && n.to != none && !n.result && (n.group == 0 || n.group != s.nodes[n.to].group) {
+		} else if behind, ok := made[n.to]; ok && n.to != none && !n.result &&
+			(n.group == 0 || n.group != s.nodes[n.to].group) {
 			parent, what = behind, "it follows the result that was made for the call before"
 			moved = cmp.Or(moved, CloseCall)
 		} else if moved != "" {
@@ -239,7 +247,7 @@ func (s *scan) reparent(at place, parent string, a Action, what string) error {
 	if err != nil {
 		return err
 	}
-	m, ok := jsontext.Read(data, 0).Find(s.form.ParentKey())
+	m, ok := jsontext.Read(data, 0).Find(s.form.ParentKey)
 	if !ok || m.End < 0 {
 		return nil
 	}
@@ -252,7 +260,8 @@ func (s *scan) reparent(at place, parent string, a Action, what string) error {
 	if bytes.Equal(value, data[m.Value:m.End]) {
 		return nil
 	}
-	s.edit(edit{place: place{at.line, at.off + int64(m.Value), int64(m.End - m.Value)}, with: value, action: a, what: what})
+	s.edit(edit{place: place{at.line, at.off + int64(m.Value), int64(m.End - m.Value)}, with: value, action: a,
+		what: what})
 	return nil
 }
 
@@ -262,10 +271,11 @@ func (s *scan) begin() (headless error, err error) {
 		return nil, nil
 	}
 	var head [3]byte
-	if n, _ := s.r.ReadAt(head[:], 0); string(head[:n]) == mark && s.form.Minds(TrimMark) != "" {
-		s.edit(edit{place: place{1, 0, int64(len(mark))}, action: TrimMark, what: "a byte-order mark stands before the first record"})
+	if n, _ := s.r.ReadAt(head[:], 0); string(head[:n]) == mark && s.form.Symptoms[TrimMark] != "" {
+		s.edit(edit{place: place{1, 0, int64(len(mark))}, action: TrimMark,
+			what: "a byte-order mark stands before the first record"})
 	}
-	if s.header {
+	if s.header || s.form.Header == nil {
 		return nil, nil
 	}
 	var first [][]byte
@@ -283,14 +293,16 @@ func (s *scan) begin() (headless error, err error) {
 	case headless != nil:
 		return headless, nil
 	}
-	s.edit(edit{place: place{1, 0, 0}, with: append(record, '\n'), action: MakeHeader, what: "the first record is made again from what the others say"})
+	s.edit(edit{place: place{1, 0, 0}, with: append(record, '\n'), action: MakeHeader,
+		what: "the first record is made again from what the others say"})
 	return nil, nil
 }
 
 // settle orders the edits, leaves out what another one covers, and tells them.
 func (s *scan) settle() {
 	slices.SortStableFunc(s.edits, func(a, b edit) int {
-		return cmp.Or(cmp.Compare(a.off, b.off), cmp.Compare(min(a.size, 1), min(b.size, 1)), cmp.Compare(a.rank(), b.rank()))
+		return cmp.Or(cmp.Compare(a.off, b.off), cmp.Compare(min(a.size, 1), min(b.size, 1)),
+			cmp.Compare(a.rank(), b.rank()))
 	})
 	done := int64(0)
 	s.x.edits = []edit{}
@@ -325,7 +337,7 @@ func (s *scan) answer(headless error) {
 	x := s.x
 	seen := map[string]int{}
 	for _, c := range x.Changes {
-		why := s.form.Minds(c.Action)
+		why := s.form.Symptoms[c.Action]
 		if why == "" {
 			continue
 		}

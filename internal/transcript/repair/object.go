@@ -27,7 +27,8 @@ func NewObject(from []byte) *Object {
 func (o *Object) Set(key string, value any) *Object {
 	data, err := json.Marshal(value)
 	if err != nil {
-		panic(fmt.Sprintf("member %s has no JSON form: %v", key, err)) // strings, numbers and parts of records always have one
+		panic(fmt.Sprintf("member %s has no JSON form: %v", key,
+			err)) // strings, numbers and parts of records always have one
 	}
 	return o.add(key, data)
 }

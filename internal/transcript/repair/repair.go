@@ -107,8 +107,8 @@ func Name(of string) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", h[:4], h[4:6], h[6:8], h[8:10], h[10:16])
 }
 
-// Unpacked says that what was examined is the unpacked text of another file, which ended early if damage is not nil. Forget
-// is called by Close.
+// Unpacked says that what was examined is the unpacked text of another file, which ended early if damage is not nil.
+// Forget is called by Close.
 func (e *Examined) Unpacked(file string, damage error, forget func() error) {
 	e.File, e.file, e.forget = file, file, forget
 	if damage == nil {
@@ -116,7 +116,8 @@ func (e *Examined) Unpacked(file string, damage error, forget func() error) {
 	}
 	e.Bad = append(e.Bad, checkpoint.BadLine{Offset: e.Bytes, Why: "archive is damaged: " + damage.Error()})
 	e.Resumable, e.WhyNot = false, append(e.WhyNot, "the archive is damaged: "+damage.Error())
-	e.Changes = append(e.Changes, Change{Offset: e.Bytes, Action: CutTorn, What: "nothing of the archive can be read from here on"})
+	e.Changes = append(e.Changes, Change{Offset: e.Bytes, Action: CutTorn,
+		What: "nothing of the archive can be read from here on"})
 }
 
 // Repairable says that Repair can write a copy.

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"syscall"
 
 	"belay/checkpoint"
 	"belay/internal/transcript/lines"
@@ -51,17 +49,17 @@ func Lines(ctx context.Context, path string, form Form, seen func(bytes int64)) 
 	if err != nil {
 		return nil, err
 	}
-	h, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // f has seen that it is a regular file
+	h, _, err := lines.OpenRegular(path)
 	if err != nil {
 		return nil, err
 	}
 	defer h.Close() // read only
 	s.r = h
-	s.x.Agent, s.x.File, s.x.Bytes, s.x.Generations = form.Agent(), path, size, 1
+	s.x.Agent, s.x.File, s.x.Bytes, s.x.Generations = form.Agent, path, size, 1
 	ended := int64(0)
 	for pos, more := (lines.Pos{}), true; more; {
 		span, err := f.Read(pos, lines.Options{Final: true, Max: stepBytes}, func(l lines.Line) bool {
-			s.take(l)
+			s.account(l)
 			return s.err == nil && ctx.Err() == nil
 		})
 		switch {
@@ -92,8 +90,8 @@ func Lines(ctx context.Context, path string, form Form, seen func(bytes int64)) 
 	return s.x, nil
 }
 
-// take accounts for one line, and for what lies between it and the last one.
-func (s *scan) take(l lines.Line) {
+// account takes one line into account, and for what lies between it and the last one.
+func (s *scan) account(l lines.Line) {
 	s.gap(l.Off, l.Num-1)
 	end := l.End
 	if !l.Rest {
@@ -107,7 +105,8 @@ func (s *scan) take(l lines.Line) {
 	}
 	s.data(l.Data, at, place{l.Num, l.Off, l.End - l.Off})
 	if l.Rest {
-		s.edit(edit{place: place{l.Num, l.End, 0}, with: []byte("\n"), action: EndLine, what: "the last record gets its line end"})
+		s.edit(edit{place: place{l.Num, l.End, 0}, with: []byte("\n"), action: EndLine,
+			what: "the last record gets its line end"})
 	}
 	s.at, s.line = l.End, l.Num
 }
@@ -118,7 +117,7 @@ func (s *scan) data(data []byte, at, whole place) {
 		s.record(f, at, whole)
 		return
 	}
-	found, _ := lines.Rescue(data, s.form.Keys()...)
+	found, _ := lines.Rescue(data, s.form.Keys...)
 	var records []place
 	var facts []Fact
 	for _, r := range found {
@@ -150,16 +149,19 @@ func (s *scan) fused(facts []Fact, records []place, at place) {
 		gone := r.off - from
 		lost += gone
 		if gone > 0 {
-			s.edit(edit{place: place{at.line, from, gone}, with: []byte(with), action: CutStub, what: "a record that was never finished stands before a whole one"})
+			s.edit(edit{place: place{at.line, from, gone}, with: []byte(with), action: CutStub,
+				what: "a record that was never finished stands before a whole one"})
 		} else if i > 0 {
-			s.edit(edit{place: place{at.line, from, 0}, with: []byte(with), action: Split, what: "another record begins here"})
+			s.edit(edit{place: place{at.line, from, 0}, with: []byte(with), action: Split,
+				what: "another record begins here"})
 		}
 		s.x.Rescued++
 		s.record(facts[i], r, r)
 	}
 	if gone := at.end() - records[len(records)-1].end(); gone > 0 {
 		lost += gone
-		s.edit(edit{place: place{at.line, at.end() - gone, gone}, action: CutStub, what: "something that is no record stands behind a whole one"})
+		s.edit(edit{place: place{at.line, at.end() - gone, gone}, action: CutStub,
+			what: "something that is no record stands behind a whole one"})
 	}
 	if lost > 0 {
 		s.bad(at, "a stub beside a record")
@@ -179,7 +181,8 @@ func (s *scan) fact(data []byte) (Fact, bool) {
 	return s.form.Fact(data)
 }
 
-// gap accounts for the lines up to an offset that hold no text: blank ones, holes, and those that are too long to be read.
+// gap accounts for the lines up to an offset that hold no text: blank ones, holes, and those that are too long to be
+// read.
 func (s *scan) gap(to, last int64) {
 	for s.at < to && s.err == nil {
 		end := s.newline(s.at, to)
@@ -241,9 +244,10 @@ func (s *scan) rest(ended, size int64) error {
 		if err != nil {
 			return err
 		}
-		if found, _ := lines.Rescue(data, s.form.Keys()...); len(found) > 0 {
+		if found, _ := lines.Rescue(data, s.form.Keys...); len(found) > 0 {
 			s.data(data, p, p)
-			s.edit(edit{place: place{p.line, size, 0}, with: []byte("\n"), action: EndLine, what: "the last record gets its line end"})
+			s.edit(edit{place: place{p.line, size, 0}, with: []byte("\n"), action: EndLine,
+				what: "the last record gets its line end"})
 			return s.err
 		}
 	}
@@ -274,8 +278,8 @@ func (s *scan) hasNUL(from, to int64) bool {
 	return s.find(from, to, 0, func(b []byte) int { return bytes.IndexByte(b, 0) }) < to
 }
 
-// find gives the offset of the first byte in a range that at finds, plus add; the range's end when there is none. A block in
-// which nothing is found is said by -1 or by its length.
+// find gives the offset of the first byte in a range that at finds, plus add; the range's end when there is none. A
+// block in which nothing is found is said by -1 or by its length.
 func (s *scan) find(from, to, add int64, at func(b []byte) int) int64 {
 	buf := make([]byte, min(peekBytes, max(to-from, 0)))
 	for from < to {

@@ -7,8 +7,8 @@ import (
 	"belay/internal/lazyre"
 )
 
-// Salvage finds the string members that stand whole in a record that was cut short. Of a name that stands there more than
-// once, the first counts.
+// Salvage finds the string members that stand whole in a record that was cut short. Of a name that stands there more
+// than once, the first counts.
 func Salvage(stub []byte) map[string]string {
 	found := map[string]string{}
 	for _, m := range wholeMember().FindAllSubmatch(stub, -1) {

@@ -55,7 +55,8 @@ type survey struct {
 const firstRecords = 40
 
 func newSurvey() survey {
-	return survey{keys: map[uint64]bool{}, index: map[uint64]int32{}, alias: map[uint64]uint64{}, open: map[string]asked{}, done: map[uint64]bool{}, lones: map[string]lone{}}
+	return survey{keys: map[uint64]bool{}, index: map[uint64]int32{}, alias: map[uint64]uint64{},
+		open: map[string]asked{}, done: map[uint64]bool{}, lones: map[string]lone{}}
 }
 
 // edit replaces the bytes of a place.
@@ -124,7 +125,8 @@ func (s *survey) place(f Fact, at place) int32 {
 		return none
 	}
 	me := int32(len(s.nodes))
-	n := node{place: at, id: id, parent: hash(f.Parent), lane: hash(f.Lane), group: hash(f.Group), result: len(f.Results) > 0, to: none}
+	n := node{place: at, id: id, parent: hash(f.Parent), lane: hash(f.Lane), group: hash(f.Group),
+		result: len(f.Results) > 0, to: none}
 	if other, ok := s.alias[n.parent]; ok && other != id {
 		n.parent, n.moved = other, Relink
 	}
@@ -146,7 +148,7 @@ func (s *survey) call(c Call, at place, me int32) {
 		s.done[key] = true
 		return
 	}
-	s.open[c.ID] = asked{c, at, me} // one that is told twice, when it was asked for and when it began, is where it began
+	s.open[c.ID] = asked{c, at, me} // one that is told twice, as asked for and as begun, is where it began
 }
 
 func (s *survey) result(r Result, at place, me int32) {
@@ -166,10 +168,12 @@ func (s *survey) result(r Result, at place, me int32) {
 
 // calls are the open ones, as they stand in the file.
 func (s *survey) calls() []asked {
-	return slices.SortedFunc(maps.Values(s.open), func(a, b asked) int { return cmp.Or(cmp.Compare(a.off, b.off), cmp.Compare(a.ID, b.ID)) })
+	return slices.SortedFunc(maps.Values(s.open),
+		func(a, b asked) int { return cmp.Or(cmp.Compare(a.off, b.off), cmp.Compare(a.ID, b.ID)) })
 }
 
 // orphans are the results without a call, as they stand in the file.
 func (s *survey) orphans() []lone {
-	return slices.SortedFunc(maps.Values(s.lones), func(a, b lone) int { return cmp.Or(cmp.Compare(a.off, b.off), cmp.Compare(a.Call, b.Call)) })
+	return slices.SortedFunc(maps.Values(s.lones),
+		func(a, b lone) int { return cmp.Or(cmp.Compare(a.off, b.off), cmp.Compare(a.Call, b.Call)) })
 }

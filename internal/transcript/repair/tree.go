@@ -1,8 +1,8 @@
 package repair
 
-// The tree of records: each names its parent, and what a loader gives the model is the path from the newest record to the
-// root. A parent that is not there, or a circle, cuts that path. What a record follows then is the one before it in the
-// file, of the same thread.
+// The tree of records: each names its parent, and what a loader gives the model is the path from the newest record to
+// the root. A parent that is not there, or a circle, cuts that path. What a record follows then is the one before it in
+// the file, of the same thread.
 
 // mend gives every node a parent that leads to a root, and says which had to be moved.
 func (s *survey) mend(remade map[uint64]bool) {

@@ -1,16 +1,16 @@
-// Package sqlite reads a SQLite database that belongs to another program, which may be writing to it, may have been killed
-// while it wrote, or may have ended long ago.
+// Package sqlite reads a SQLite database that belongs to another program, which may be writing to it, may have been
+// killed while it wrote, or may have ended long ago.
 //
 // What it promises:
-//   - Nothing of the owner's changes: not the database, not its -wal and -shm, and no file appears or goes beside them. No
-//     checkpoint is made, no journal rolled back, no index of the log rebuilt on disk.
-//   - The one lock ever taken is the shared one of a reader, inside of View alone, which is meant to last under Hold.
-//   - What View's function sees is one consistent state. One that cannot be had is an error, and nothing is made up.
+//   - Nothing of the owner's changes: not the database, not its -wal and -shm, and no file appears or disappears beside
+//     them. No checkpoint is made, no journal rolled back, no index of the log rebuilt on disk.
+//   - The only lock ever taken is the shared one of a reader, and only inside View, which is meant to last under Hold.
+//   - View's function sees one consistent state. If there is none, View returns an error; nothing is made up.
 //
-// How: a database with a live log is opened with mode=ro and readonly_shm=1. One that was closed in good order (no log) is
-// read without any lock, and what was read counts only if no file changed meanwhile. What cannot be read in place (a log
-// whose index is gone, a journal that waits to be rolled back) is copied, up to CopyMax, into a private folder, and goes with
-// Close.
+// How: a database with a live log is opened with mode=ro and readonly_shm=1. One that was closed in good order (no log)
+// is read without any lock, and what was read counts only if no file changed meanwhile. What cannot be read in place (a
+// log whose index is gone, a journal that waits to be rolled back) is copied, up to CopyMax, into a private folder, and
+// goes with Close.
 package sqlite
 
 import (
@@ -179,8 +179,8 @@ type file struct {
 // live says that the database has a log with its index.
 func (s sight) live() bool { return s.shm.there && s.wal.there }
 
-// closed says that nobody has it open, and that all there is to know is in the one file. An empty log is one that a reader
-// left; an empty journal likewise.
+// closed says that nobody has it open, and that all there is to know is in the one file. An empty log is one that a
+// reader left; an empty journal likewise.
 func (s sight) closed() bool { return s.wal.size == 0 && !s.shm.there && s.journal.size == 0 }
 
 func look(path string) (sight, error) {

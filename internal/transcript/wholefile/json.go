@@ -7,7 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// ErrBroken says that a document ends before its end, or is no JSON from some place on: it is being written, or was cut short.
+// ErrBroken says that a document ends before its end, or is no JSON from some place on: it is being written, or was cut
+// short.
 var ErrBroken = errors.New("document is not whole")
 
 const bom = "\xef\xbb\xbf" // may begin a text, and means nothing
@@ -15,8 +16,8 @@ const bom = "\xef\xbb\xbf" // may begin a text, and means nothing
 // maxDepth bounds how deep a value may be nested: deeper ones are made to do harm.
 const maxDepth = 10_000
 
-// JSON goes through one JSON text without holding it in memory, however large its values are. It checks only as much of the
-// text as it needs to find its way.
+// JSON goes through one JSON text without holding it in memory, however large its values are. It checks only as much of
+// the text as it needs to find its way.
 //
 // Object and Array call a function for each value; what the function leaves unread is skipped.
 type JSON struct {
@@ -159,7 +160,8 @@ func (j *JSON) value(limit int, raw []byte) ([]byte, bool, error) {
 	depth := 0
 	over := false
 	for ; err == nil; c, err = j.next() {
-		if depth == 0 && len(raw) > 0 && (c == ',' || c == '}' || c == ']' || c == ' ' || c == '\n' || c == '\r' || c == '\t') {
+		if depth == 0 && len(raw) > 0 &&
+			(c == ',' || c == '}' || c == ']' || c == ' ' || c == '\n' || c == '\r' || c == '\t') {
 			j.pos-- // the end of a word or a number
 			break
 		}

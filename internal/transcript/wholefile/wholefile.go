@@ -1,17 +1,17 @@
-// Package wholefile reads transcripts that their agent writes anew as a whole with each message. It is the leaf that the
+// Package wholefile reads transcripts that their agent rewrites as a whole with each message. It is the leaf that the
 // readers of such files share.
 //
-// What it promises:
+// It promises:
 //   - The file is opened read-only, never locked, and must be a regular one.
-//   - A rewrite is no new content: what is new, the messages' ids tell. The cursor holds the newest ids that were told, and is
-//     under 1,000 bytes.
-//   - A conversation that is cut back takes its words back (Retract): the newest 8 that were told. What a summary stands for
-//     since is no such thing, and stays.
-//   - Memory is bounded whatever the file holds: it is read as a stream, a message over MaxItem is counted and passed over,
-//     and of a file over Ceiling nothing is read, which is counted as one oversized record.
-//   - A half-written file tells nothing (Losses.Torn) until it is whole, unless no writer lives (Final).
+//   - A rewrite is not new content: the messages' ids tell what is new. The cursor holds the newest ids that were
+//     reported, and is under 1,000 bytes.
+//   - A conversation that is cut back takes its words back (Retract): the newest 8 that were reported. Words that a
+//     summary replaced are not taken back.
+//   - Memory is bounded whatever the file holds: it is read as a stream. A message over MaxItem is counted and skipped;
+//     a file over Ceiling is not read, and counts as one oversized record.
+//   - A half-written file reports nothing (Losses.Torn) until it is whole, unless no writer lives (Final).
 //
-// What it does not: each Read goes through the whole file, as there is no place in it that stays.
+// It does not remember a place in the file: each Read goes through all of it.
 package wholefile
 
 import (
@@ -72,8 +72,8 @@ type About struct {
 	Losses checkpoint.Losses
 }
 
-// Walk gives the items of a document in order. ErrBroken says that the document is not whole: what was given counts when
-// no writer lives. An error of give ends the walk.
+// Walk gives the items of a document in order. ErrBroken says that the document is not whole: what was given counts
+// when no writer lives. An error of give ends the walk.
 type Walk func(ctx context.Context, in io.Reader, give func(Item) error) (About, error)
 
 // mark stands for an item that was told.
@@ -147,23 +147,18 @@ func Open(path string, walk Walk) *Reader { return &Reader{path: path, walk: wal
 func (r *Reader) Close() error { return nil }
 
 // Read implements checkpoint.Transcript.
-func (r *Reader) Read(ctx context.Context, from checkpoint.Cursor, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
+func (r *Reader) Read(
+	ctx context.Context, from checkpoint.Cursor, opt checkpoint.ReadOptions,
+) (checkpoint.Batch, error) {
 	none := checkpoint.Batch{Cursor: from}
 	if err := ctx.Err(); err != nil {
 		return none, err
 	}
-	file, err := os.OpenFile(r.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	file, info, err := lines.OpenRegular(r.path)
 	if err != nil {
 		return none, err
 	}
 	defer file.Close() // read only
-	info, err := file.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("read %s: %w", r.path, lines.ErrNotRegular)
-	}
-	if err != nil {
-		return none, err
-	}
 	now := lookAt(info)
 	cur, _ := readCursor(from)
 	switch {
@@ -172,7 +167,7 @@ func (r *Reader) Read(ctx context.Context, from checkpoint.Cursor, opt checkpoin
 	case now.size > r.ceiling:
 		return tooLarge(cur, from != ""), nil
 	}
-	b, err := Take(ctx, file, r.walk, from, opt)
+	b, err := ReadFrom(ctx, file, r.walk, from, opt)
 	switch {
 	case errors.Is(err, ErrBroken):
 		return checkpoint.Batch{Cursor: from, Losses: checkpoint.Losses{Torn: max(now.size, 1)}}, nil
@@ -193,8 +188,8 @@ func (r *Reader) Read(ctx context.Context, from checkpoint.Cursor, opt checkpoin
 	return b, nil
 }
 
-// withoutLastEnd leaves the end of the last turn to the next Read. What first sight tells is history and no round; but when
-// the file was written just now, that turn ended now, and is one.
+// withoutLastEnd leaves the end of the last turn to the next Read. What first sight tells is history and no round; but
+// when the file was written just now, that turn ended now, and is one.
 func withoutLastEnd(b checkpoint.Batch) checkpoint.Batch {
 	last := len(b.Entries) - 1
 	cur, ok := readCursor(b.Cursor)
@@ -223,14 +218,16 @@ func TooLarge(from checkpoint.Cursor) checkpoint.Batch {
 	return tooLarge(cur, from != "")
 }
 
-// Take reads a document that is no file of its own, and gives what is new in it. ErrBroken says that it is not whole.
-func Take(ctx context.Context, in io.ReadSeeker, walk Walk, from checkpoint.Cursor, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
+// ReadFrom reads a document that is not a file of its own, and gives what is new in it. ErrBroken says that it is not
+// whole.
+func ReadFrom(ctx context.Context, in io.ReadSeeker, walk Walk, from checkpoint.Cursor,
+	opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
 	cur, ok := readCursor(from)
 	told := from != ""
 	if told && (!ok || cur.Over) { // it is not known any more what was told of it
-		return anew(ctx, in, walk, cur, opt)
+		return restart(ctx, in, walk, cur, opt)
 	}
-	t := taking{cur: cur, was: cur.Said, known: len(cur.Ring) > 0, window: !told && !opt.Whole}
+	t := page{cur: cur, was: cur.Said, known: len(cur.Ring) > 0, window: !told && !opt.Whole}
 	about, err := walk(ctx, in, t.item)
 	t.whole = err == nil
 	switch {
@@ -241,12 +238,12 @@ func Take(ctx context.Context, in io.ReadSeeker, walk Walk, from checkpoint.Curs
 	case t.known && t.items == 0 && (about.Epoch == "" || short(about.Epoch) != cur.Epoch):
 		return checkpoint.Batch{Cursor: cur.encode()}, nil // emptied: what comes next tells what that means
 	case t.known && t.items == 0: // the same conversation, cut back to nothing
-		b := checkpoint.Batch{Entries: t.takenBack()}
+		b := checkpoint.Batch{Entries: t.retracted()}
 		cur.Said = nil
 		b.Cursor = cur.encode()
 		return b, nil
 	case t.known && !t.found:
-		return anew(ctx, in, walk, cur, opt)
+		return restart(ctx, in, walk, cur, opt)
 	}
 	b := t.batch(about, !told, false)
 	if err != nil {
@@ -255,12 +252,14 @@ func Take(ctx context.Context, in io.ReadSeeker, walk Walk, from checkpoint.Curs
 	return b, nil
 }
 
-// anew tells a document in which nothing is left of what was told before: the conversation is another one.
-func anew(ctx context.Context, in io.ReadSeeker, walk Walk, cur cursor, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
+// restart reports the whole document: nothing reported before is still in it.
+func restart(
+	ctx context.Context, in io.ReadSeeker, walk Walk, cur cursor, opt checkpoint.ReadOptions,
+) (checkpoint.Batch, error) {
 	if _, err := in.Seek(0, io.SeekStart); err != nil {
 		return checkpoint.Batch{}, err
 	}
-	t := taking{window: true, cur: cursor{Lost: cur.Lost, Past: cur.Past}, was: cur.Said}
+	t := page{window: true, cur: cursor{Lost: cur.Lost, Past: cur.Past}, was: cur.Said}
 	about, err := walk(ctx, in, t.item)
 	t.whole = err == nil
 	if err != nil && (!errors.Is(err, ErrBroken) || !opt.Final) {

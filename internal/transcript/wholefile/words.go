@@ -24,8 +24,8 @@ func Ident(s string) string {
 	return strings.ToValidUTF8(s[:64], "") + "#" + strconv.FormatUint(checkpoint.Hash(s), 16)
 }
 
-// Words makes text of the conversation safe to keep: without blocks of belay's own, control characters and secrets, and cut.
-// Markers are those of belay's own blocks.
+// Words makes text of the conversation safe to keep: without blocks of belay's own, control characters and secrets, and
+// cut. Markers are those of belay's own blocks.
 func Words(s string) (said string, markers []string) {
 	rest, markers := payload.StripOwn(s)
 	return redact.Cut(strings.TrimSpace(lines.Clean(rest)), checkpoint.CutText), markers
@@ -65,8 +65,8 @@ func Said(id, turn string, at time.Time, raw string) []checkpoint.Entry {
 	return list
 }
 
-// Names gives the messages of a document without ids the same name in each rewrite: what they say, and which of the equal
-// ones they are. The zero Names is not usable; see NewNames.
+// Names gives the messages of a document without ids the same name in each rewrite: what they say, and which of the
+// equal ones they are. The zero Names is not usable; see NewNames.
 type Names struct{ seen map[uint64]uint32 }
 
 // NewNames begins at a document's beginning.

@@ -7,8 +7,8 @@ import (
 	"belay/checkpoint"
 )
 
-// taking gathers what one Read gives.
-type taking struct {
+// page gathers what one Read gives.
+type page struct {
 	cur    cursor
 	was    []string // words that were told
 	known  bool     // items of cur were told
@@ -31,7 +31,7 @@ type taking struct {
 }
 
 // item takes one item of the document.
-func (t *taking) item(it Item) error {
+func (t *page) item(it Item) error {
 	t.items++
 	if it.Past {
 		t.past = &it
@@ -69,16 +69,16 @@ func (t *taking) item(it Item) error {
 	return nil
 }
 
-func (t *taking) push(m mark) {
+func (t *page) push(m mark) {
 	t.ring = append(t.ring, m)
 	if len(t.ring) > ringSize {
 		t.ring = t.ring[1:]
 	}
 }
 
-// takenBack are the words that were told and are gone. They are when the end of what was told is gone with them: what is
-// missing before it, or since a new summary came, was summed up.
-func (t *taking) takenBack() (list []checkpoint.Entry) {
+// takenBack are the words that were told and are gone. They are when the end of what was told is gone with them: what
+// is missing before it, or since a new summary came, was summed up.
+func (t *page) retracted() (list []checkpoint.Entry) {
 	summed := t.past != nil && short(t.past.ID) != t.cur.Past
 	if !t.whole || t.last || summed {
 		return nil
@@ -92,7 +92,7 @@ func (t *taking) takenBack() (list []checkpoint.Entry) {
 }
 
 // told keeps in mind what of the conversation's words is now told.
-func (t *taking) told(list []checkpoint.Entry, item string) {
+func (t *page) told(list []checkpoint.Entry, item string) {
 	for _, e := range list {
 		words := e.Kind == checkpoint.EntryUser || e.Kind == checkpoint.EntryAssistant
 		if words && e.ID == item && len(item) <= saidBytes && !slices.Contains(t.kept, item) {
@@ -102,14 +102,14 @@ func (t *taking) told(list []checkpoint.Entry, item string) {
 }
 
 // shrink keeps the window within its bytes.
-func (t *taking) shrink() {
+func (t *page) shrink() {
 	for t.bytes > firstBytes && len(t.list) > 1 {
 		t.drop(1)
 	}
 }
 
 // drop leaves out the first n items of the list, but for the first prompt of all.
-func (t *taking) drop(n int) {
+func (t *page) drop(n int) {
 	for i := range t.list[:n] {
 		it := t.list[i]
 		t.bytes -= it.Size
@@ -123,7 +123,7 @@ func (t *taking) drop(n int) {
 }
 
 // newest cuts the window to the newest prompts, and to what came after the newest summary.
-func (t *taking) newest() {
+func (t *page) newest() {
 	prompts := 0
 	for i := len(t.list) - 1; i > 0; i-- {
 		if t.list[i].Prompt {
@@ -137,7 +137,7 @@ func (t *taking) newest() {
 }
 
 // batch gives what was gathered.
-func (t *taking) batch(about About, first, reset bool) checkpoint.Batch {
+func (t *page) batch(about About, first, reset bool) checkpoint.Batch {
 	if t.window {
 		t.newest()
 	}
@@ -149,7 +149,7 @@ func (t *taking) batch(about About, first, reset bool) checkpoint.Batch {
 	if reset {
 		b.Entries = append(b.Entries, checkpoint.Entry{Op: checkpoint.Reset})
 	}
-	b.Entries = append(b.Entries, t.takenBack()...)
+	b.Entries = append(b.Entries, t.retracted()...)
 	if len(about.Head) > 0 {
 		next.Head = short(fmt.Sprint(about.Head))
 		if first || reset || next.Head != t.cur.Head {
@@ -159,7 +159,8 @@ func (t *taking) batch(about About, first, reset bool) checkpoint.Batch {
 	list := t.list
 	if t.past != nil {
 		next.Past = short(t.past.ID)
-		if t.known && next.Past != t.cur.Past && !slices.ContainsFunc(list, func(it Item) bool { return it.ID == t.past.ID }) {
+		if t.known && next.Past != t.cur.Past &&
+			!slices.ContainsFunc(list, func(it Item) bool { return it.ID == t.past.ID }) {
 			list = append([]Item{*t.past}, list...)
 		}
 	}
