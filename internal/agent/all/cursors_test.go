@@ -34,7 +34,7 @@ func TestFirstCursors(t *testing.T) {
 			"assistant call result assistant"},
 		{"gemini", "gemini/testdata/transcripts/legacy-session.handmade.json", `{"o":0,"m":2485544310,"d":{"i":"m3","h":9943392101680497470}}`, ""},
 	} {
-		g, ok := all.ByName(c.agent)
+		g, ok := all.ByName(agent.Host{}, c.agent)
 		if !ok {
 			t.Fatalf("no agent %s", c.agent)
 		}
