@@ -23,7 +23,7 @@ type installed struct {
 // starts installs the hooks of every agent that has hook commands. Agents into which belay goes as a plugin have none.
 func (w *world) starts(t *testing.T) (list []installed) {
 	t.Helper()
-	w.env = append(w.env, "PATH="+w.dir+":"+os.Getenv("PATH"), "XDG_CONFIG_HOME=", "CODEX_HOME=", "CLAUDE_CONFIG_DIR=", "GEMINI_CLI_HOME=")
+	w.env = append(w.env, "PATH="+w.dir+":"+os.Getenv("PATH")) // where install finds belay-hook
 	complete := exec.Command(filepath.Join(w.dir, "belay"), "__complete", "install", "")
 	complete.Env = w.env
 	names, err := complete.Output()
@@ -81,11 +81,12 @@ func hooksIn(t *testing.T, name, path string) (in installed, ok bool) {
 	return in, true
 }
 
-// fire runs the hook of an event as the agent would, which is the process with a pid. The payload has what any agent says.
+// fire runs the hook of an event as the agent would, which is the process with a pid. The payload has what any agent
+// says.
 func (w *world) fire(t *testing.T, in installed, event, session string, pid int) run {
 	t.Helper()
-	stdin := stdinFile(t, fmt.Sprintf(`{"session_id":%[1]q,"conversation_id":%[1]q,"sessionId":%[1]q,"hook_event_name":%[2]q,"source":"startup",
-"cwd":%[3]q,"workspace_roots":[%[3]q],"prompt":"paint the boat green before the rain comes"}`, session, event, w.state))
+	stdin := stdinFile(t, fmt.Sprintf(`{"session_id":%[1]q,"conversation_id":%[1]q,"sessionId":%[1]q,
+"hook_event_name":%[2]q,"source":"startup","cwd":%[3]q,"workspace_roots":[%[3]q],"prompt":"paint the boat green before the rain comes"}`, session, event, w.state))
 	defer stdin.Close()
 	argv := in.events[event]
 	cmd := exec.Command(argv[0], argv[1:]...)
@@ -93,7 +94,8 @@ func (w *world) fire(t *testing.T, in installed, event, session string, pid int)
 	return runHook(t, cmd)
 }
 
-// TestInstalledStartWaits: the start hook of every agent, just as installed, prints the brief of a daemon that takes 300 ms.
+// TestInstalledStartWaits: the start hook of every agent, just as installed, prints the brief of a daemon that takes
+// 300 ms.
 func TestInstalledStartWaits(t *testing.T) {
 	w := newWorld(t)
 	list := w.starts(t)
@@ -101,19 +103,19 @@ func TestInstalledStartWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	serve(t, sock(w.state), func(c net.Conn, r request) {
-		time.Sleep(300 * time.Millisecond) // it is a slow daemon
+		<-time.After(300 * time.Millisecond) // it is a slow daemon
 		reply(briefReply)(c, r)
 	})
 	for _, in := range list {
 		r := within(t, briefTime, func() run { return w.fire(t, in, in.start, realSession, os.Getpid()) })
 		if r.stdout != "brief" || r.stderr != "" {
-			t.Errorf("%s: %q printed %q and %q in %v, want the brief", in.agent, in.events[in.start], r.stdout, r.stderr, r.took)
+			t.Errorf("%s: %q printed %q, %q in %v, want the brief", in.agent, in.events[in.start], r.stdout, r.stderr, r.took)
 		}
 	}
 }
 
-// TestInstalledStartFromCold: the start hook of every agent, just as installed, starts the real daemon and prints the brief of
-// a session that died.
+// TestInstalledStartFromCold: the start hook of every agent, just as installed, starts the real daemon and prints the
+// brief of a session that died.
 func TestInstalledStartFromCold(t *testing.T) {
 	w := newWorld(t)
 	for _, in := range w.starts(t) {
@@ -135,14 +137,15 @@ func TestInstalledStartFromCold(t *testing.T) {
 
 		var r run
 		for try := range 20 { // a busy machine may not start a daemon in a second
-			if r = w.fire(t, in, in.start, fmt.Sprintf("%d%s", try%10, newSession[1:]), os.Getpid()); r.stdout != "" || r.took < briefTime {
+			session := fmt.Sprintf("%d%s", try%10, newSession[1:])
+			if r = w.fire(t, in, in.start, session, os.Getpid()); r.stdout != "" || r.took < briefTime {
 				break
 			}
 			w.quiet(t)
 			w.kill(t, w.daemon(t))
 		}
 		if !strings.Contains(r.stdout, "paint the boat green") || r.stderr != "" {
-			t.Errorf("%s: %q printed %q and %q in %v, want the brief", in.agent, in.events[in.start], r.stdout, r.stderr, r.took)
+			t.Errorf("%s: %q printed %q, %q in %v, want the brief", in.agent, in.events[in.start], r.stdout, r.stderr, r.took)
 		}
 		w.quiet(t)
 		w.kill(t, w.daemon(t))

@@ -13,8 +13,8 @@
 // It promises: exit code 0 whatever happens; one whole document on stdout or nothing; nothing on stderr unless
 // BELAY_DEBUG=1; an end within 100 ms for an event, 1 s where the agent waits for a brief (--wait) or a verb was
 // called, 3 s for verbs that ask something. An event that the daemon did not take goes to a detached `belay intake`,
-// under the same id, so that the daemon can drop doubles. So does one whose payload is not all there in time, with the open
-// stdin: the intake waits for the rest, and the writer's pipe stays open.
+// under the same id, so that the daemon can drop doubles. So does one whose payload is not all there in time, with
+// the open stdin: the intake waits for the rest, and the writer's pipe stays open.
 //
 // It does not parse payloads, keep files, start agents or retry in the background. It links package syscall and nothing
 // larger, because what is linked is paid for at each tool call: os, net, fmt and encoding/json would triple its time.
@@ -110,8 +110,8 @@ func parseHook(args []string) hookCall {
 	if len(words) >= 2 {
 		h.agent, h.event = words[0], words[1]
 	}
-	// Settings that an installer before --wait wrote stay as they are until install runs again: without this line, their brief
-	// would be lost whenever the daemon is slow or not running, and nobody would know.
+	// Settings that an installer before --wait wrote stay as they are until install runs again: without this line,
+	// their brief would be lost whenever the daemon is slow or not running, and nobody would know.
 	h.wait = h.wait || h.event == "SessionStart"
 	return h
 }
@@ -208,8 +208,8 @@ func (c *client) say(what string) {
 // onePage is what a pipe takes without waiting when it says that it has room.
 const onePage = 4 << 10
 
-// writeAll writes to an inherited descriptor, 1 or 2. Nobody is left to tell when that fails, and who does not read is not
-// waited for.
+// writeAll writes to an inherited descriptor, 1 or 2. Nobody is left to tell when that fails, and who does not read
+// is not waited for.
 func writeAll(fd int, b []byte) {
 	for end := after(briefDeadline); len(b) > 0 && writable(fd, end); {
 		n, err := syscall.Write(fd, b[:min(len(b), onePage)])

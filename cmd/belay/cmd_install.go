@@ -35,7 +35,10 @@ func installer(h agent.Host, name string) (agent.Installer, error) {
 	g, ok := all.ByName(h, name)
 	in, can := g.(agent.Installer)
 	if !ok || !can {
-		return nil, &usage{what: fmt.Sprintf("no installer for %q", name), hint: "These can be installed: " + strings.Join(installable(), ", ") + ". Other programs use belay event."}
+		return nil, &usage{
+			what: fmt.Sprintf("no installer for %q", name),
+			hint: "These can be installed: " + strings.Join(installable(), ", ") + ". Other programs use belay event.",
+		}
 	}
 	return in, nil
 }
@@ -49,7 +52,10 @@ type chosen struct {
 // choose takes the agent from the arguments; without one it is every agent that fits.
 func (a *app) choose(args []string, fits func(agent.Installer) bool) ([]chosen, error) {
 	if len(args) > 1 {
-		return nil, &usage{what: fmt.Sprintf("one agent, not %d", len(args)), hint: "Without a name it is all that are on this machine."}
+		return nil, &usage{
+			what: fmt.Sprintf("one agent, not %d", len(args)),
+			hint: "Without a name it is all that are on this machine.",
+		}
 	}
 	h, err := a.host()
 	if err != nil {
@@ -117,7 +123,8 @@ Exit codes: 0 done, 1 failed (the settings of that agent were not changed) or no
 		RunE: func(cmd *cobra.Command, args []string) error { return a.install(cmd, args, f) },
 	}
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would change, change nothing")
-	cmd.Flags().BoolVar(&f.trust, "trust", false, "say in the agent's settings that you trust belay's hooks, where it asks for that")
+	cmd.Flags().BoolVar(&f.trust, "trust", false,
+		"say in the agent's settings that you trust belay's hooks, where it asks for that")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	return cmd
 }
@@ -128,7 +135,8 @@ func (a *app) install(cmd *cobra.Command, args []string, f installFlags) error {
 	case err != nil:
 		return err
 	case len(list) == 0:
-		return &coded{errors.New("install: none of the agents is on this machine"), exitFailed, "Name one to wire it all the same: " + strings.Join(installable(), ", ") + ". Other programs use belay event."}
+		hint := "Name one to wire it all the same: " + strings.Join(installable(), ", ") + ". Other programs use belay event."
+		return &coded{errors.New("install: none of the agents is on this machine"), exitFailed, hint}
 	case f.trust && len(args) == 1 && !asksForTrust(list[0].Installer):
 		return &usage{what: list[0].name + " asks for no trust", hint: "belay install " + list[0].name + " is all it needs."}
 	}
@@ -323,7 +331,8 @@ func (a *app) placeBinaries(dryRun bool) (agent.Paths, []agent.Change, error) {
 		}
 		c, err := copyProgram(vfs.OS{}, from, to, dryRun)
 		if errors.Is(err, fs.ErrNotExist) && name == "belay-hook" {
-			return paths, changes, &coded{fmt.Errorf("%s is missing: %w", from, err), exitFailed, "Build both: go build -o bin/ ./cmd/..."}
+			err = fmt.Errorf("%s is missing: %w", from, err)
+			return paths, changes, &coded{err, exitFailed, "Build both: go build -o bin/ ./cmd/..."}
 		}
 		if err != nil {
 			return paths, changes, err

@@ -38,7 +38,8 @@ func Cut(b []byte, c Container, n int) []byte {
 		start, end = start-1, end-1
 	}
 	// An item with a line of its own takes the line with it. Else the line's end may belong to a comment.
-	if rest := bytes.TrimLeft(b[end:], " \t"); bytes.HasPrefix(rest, []byte("\n")) || bytes.HasPrefix(rest, []byte("\r\n")) {
+	rest := bytes.TrimPrefix(bytes.TrimLeft(b[end:], " \t"), []byte("\r"))
+	if bytes.HasPrefix(rest, []byte("\n")) {
 		start -= len(lead(b, start))
 	}
 	return Splice(b, start, end, "")
@@ -69,8 +70,8 @@ func lead(b []byte, at int) string {
 	return string(b[len(before):at])
 }
 
-// Put puts an item behind the last one of a container, or into it when it is empty. It is set as the items before it; in
-// an empty container, as the rest of the text. A comment behind the last item stays in that item's line.
+// Put puts an item behind the last one of a container, or into it when it is empty. It is set as the items before it;
+// in an empty container, as the rest of the text. A comment behind the last item stays in that item's line.
 func Put(b []byte, c Container, lay Layout, render func(Layout) string) []byte {
 	outer := lineIndent(b, c.Open)
 	lay.indent = outer + lay.unit

@@ -141,7 +141,7 @@ func FuzzEdit(f *testing.F) {
 func valuesOf(b []byte, c Container) (list []string) {
 	for _, it := range c.Items {
 		key := b[it.Start:it.Value]
-		if end := valueEnd(b, it.Start); it.Start < it.Value {
+		if end := ValueEnd(b, it.Start); it.Start < it.Value {
 			key = b[it.Start:end]
 		}
 		list = append(list, string(key)+string(b[it.Value:it.End]))

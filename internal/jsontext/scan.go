@@ -1,9 +1,9 @@
-// Package jsontext finds where things stand in a JSON text and edits the text in place, so that everything outside the edit
-// stays byte for byte: order, spaces, line ends, comments, keys that nobody knows.
+// Package jsontext finds where things stand in a JSON text and edits the text in place, so that everything outside
+// the edit stays byte for byte: order, spaces, line ends, comments, keys that nobody knows.
 //
-// One scanner reads JSON, JSON with comments and JSON5. It decodes nothing but keys, takes comments for white space, and
-// copes with a text that ends anywhere; it accepts more than any of the three. Ask Object whether a text is what it should
-// be before you edit it.
+// One scanner reads JSON, JSON with comments and JSON5. It decodes nothing but keys, takes comments for white space,
+// and copes with a text that ends anywhere; it accepts more than any of the three. Ask Object whether a text is what
+// it should be before you edit it.
 package jsontext
 
 import (
@@ -124,7 +124,7 @@ func withoutComments(b []byte) []byte {
 
 // valid gives the offset after the value that begins at i, or -1 when it is no JSON5.
 func valid(b []byte, i, depth int) int {
-	end := valueEnd(b, i)
+	end := ValueEnd(b, i)
 	if end < 0 || b[i] != '{' && b[i] != '[' {
 		return end
 	}
@@ -154,7 +154,7 @@ func Read(b []byte, i int) Container {
 		if object && !it.readKey(b) {
 			return c
 		}
-		it.End = valueEnd(b, it.Value)
+		it.End = ValueEnd(b, it.Value)
 		c.Items = append(c.Items, it)
 		if it.End < 0 {
 			return c
@@ -179,7 +179,7 @@ func closes(b []byte, i int, object bool) bool {
 func (it *Item) readKey(b []byte) bool {
 	end := -1
 	if it.Start < len(b) && b[it.Start] != '{' && b[it.Start] != '[' {
-		end = valueEnd(b, it.Start)
+		end = ValueEnd(b, it.Start)
 	}
 	if end < 0 {
 		return false
@@ -269,20 +269,25 @@ func comment(b []byte, i int) int {
 
 // stringEnd is the offset after the string that begins at i, or -1.
 func stringEnd(b []byte, i int) int {
-	for j := i + 1; j < len(b); j++ {
-		switch b[j] {
-		case '\\':
-			j++
-		case b[i]:
-			return j + 1
+	for j := i + 1; ; {
+		n := bytes.IndexByte(b[j:], b[i])
+		if n < 0 {
+			return -1
+		}
+		j += n + 1
+		slashes := 0
+		for k := j - 2; k > i && b[k] == '\\'; k-- {
+			slashes++
+		}
+		if slashes%2 == 0 {
+			return j
 		}
 	}
-	return -1
 }
 
-// valueEnd is the offset after the value that begins at i, or -1. A number or word at the very end of the text counts as
-// unfinished.
-func valueEnd(b []byte, i int) int {
+// ValueEnd is the offset after the value that begins at i, or -1. A number or word at the very end of the text counts
+// as unfinished.
+func ValueEnd(b []byte, i int) int {
 	if i >= len(b) {
 		return -1
 	}

@@ -54,8 +54,8 @@ func (a *Agent) present() []string {
 // Present says whether Agent Zero is on this machine. Its files do not tell a version.
 func (a *Agent) Present() (string, bool) { return "", len(a.present()) > 0 }
 
-// plugin is the extension in an installation. It lies in the folders of the program's user layer, which its updates leave
-// alone.
+// plugin is the extension in an installation. It lies in the folders of the program's user layer, which its updates
+// leave alone.
 func (a *Agent) plugin(root string) plugin.Plugin {
 	pl := plugin.Plugin{What: "extension", Path: filepath.Join(root, "usr", "extensions", "python"), Tidy: a.tidy}
 	text := func(p agent.Paths) (string, error) { return plugin.Fill(plugin.Set(extension, "ROOT", "", root), p) }

@@ -31,8 +31,8 @@ func (a *Agent) hooks() settings.Spec {
 	}
 }
 
-// hooksOf are hooks for a version. From execForm on no shell is needed. A version that is not known gets the command line,
-// which all understand, and every event: names that it does not know do not hurt since namesForgiven.
+// hooksOf are hooks for a version. From execForm on no shell is needed. A version that is not known gets the command
+// line, which all understand, and every event: names that it does not know do not hurt since namesForgiven.
 func (a *Agent) hooksOf(v version, known bool) settings.Spec {
 	s := a.hooks()
 	if known {
@@ -44,8 +44,8 @@ func (a *Agent) hooksOf(v version, known bool) settings.Spec {
 	return s
 }
 
-// Install writes belay's hooks into the user's settings. Hooks of an earlier belay, at another path or of another form, are
-// replaced.
+// Install writes belay's hooks into the user's settings. Hooks of an earlier belay, at another path or of another
+// form, are replaced.
 func (a *Agent) Install(ctx context.Context, p agent.Paths, dryRun bool) ([]agent.Change, error) {
 	return a.hooksOf(a.askVersion(ctx)).Install(p, dryRun, nil)
 }

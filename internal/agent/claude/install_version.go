@@ -50,8 +50,8 @@ func (v version) String() string {
 	return strconv.Itoa(v[0]) + "." + strconv.Itoa(v[1]) + "." + strconv.Itoa(v[2])
 }
 
-// Present says whether Claude Code is on this machine: its program is on the PATH or its config home exists. The version
-// is told where the installation names it; nothing is run for it.
+// Present says whether Claude Code is on this machine: its program is on the PATH or its config home exists. The
+// version is told where the installation names it; nothing is run for it.
 func (a *Agent) Present() (string, bool) {
 	program, ok := settings.FindProgram(a.path, "claude", nil)
 	if v, known := a.installedVersion(program); ok && known {

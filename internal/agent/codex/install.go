@@ -12,11 +12,13 @@ import (
 	"belay/internal/agent/kit/settings"
 )
 
-// ErrNotInstalled: there are no hooks of belay's, or not in the present form, that could be trusted. Nothing is written.
+// ErrNotInstalled: there are no hooks of belay's, or not in the present form, that could be trusted. Nothing is
+// written.
 var ErrNotInstalled = errors.New("hooks are not installed")
 
 // howToTrust is told with every Install: without it nothing of belay's runs, and Codex says nothing.
-const howToTrust = "; Codex runs them only once you trust them: start codex and open /hooks, or run belay install codex --trust"
+const howToTrust = "; Codex runs them only once you trust them: " +
+	"start codex and open /hooks, or run belay install codex --trust"
 
 // hooks are belay's in hooks.json. Codex has no form without a shell.
 func (a *Agent) hooks() settings.Spec {
@@ -42,8 +44,8 @@ func (a *Agent) Present() (string, bool) {
 	return settings.Present(a.fsys, a.path, a.home, mine, name)
 }
 
-// Install writes belay's hooks into the user's hooks.json. Hooks of an earlier belay, at another path or of another form,
-// are replaced, which needs a person's trust again.
+// Install writes belay's hooks into the user's hooks.json. Hooks of an earlier belay, at another path or of another
+// form, are replaced, which needs a person's trust again.
 func (a *Agent) Install(_ context.Context, p agent.Paths, dryRun bool) ([]agent.Change, error) {
 	return a.hooks().Install(p, dryRun, func(next []byte) string {
 		if len(a.untrusted(next)) > 0 {
@@ -109,7 +111,7 @@ func (a *Agent) checkConfig(hooks []byte) []string {
 		}
 	}
 	if list := a.untrusted(hooks); len(list) > 0 {
-		found = append(found, fmt.Sprintf("hooks are not trusted, so Codex does not run them: %s%s", strings.Join(list, ", "), howToTrust))
+		found = append(found, "hooks are not trusted, so Codex does not run them: "+strings.Join(list, ", ")+howToTrust)
 	}
 	return found
 }

@@ -339,7 +339,8 @@ func dropHash(text []byte, key string) []byte {
 		return jsontext.Splice(text, from, to, "")
 	}
 	start := t.start
-	if before := bytes.TrimSuffix(bytes.TrimSuffix(text[:start], []byte("\n")), []byte("\r")); start > 0 && (len(before) == 0 || before[len(before)-1] == '\n') {
+	before := bytes.TrimSuffix(bytes.TrimSuffix(text[:start], []byte("\n")), []byte("\r"))
+	if start > 0 && (len(before) == 0 || before[len(before)-1] == '\n') {
 		start = len(before)
 	}
 	return jsontext.Splice(text, start, last, "")

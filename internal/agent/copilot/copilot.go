@@ -1,18 +1,20 @@
-// Package copilot knows GitHub's Copilot CLI: hook payloads, a hooks file of belay's own, and the sessions' events.jsonl.
+// Package copilot knows GitHub's Copilot CLI: hook payloads, a hooks file of belay's own, and the sessions'
+// events.jsonl.
 //
 // It promises:
 //   - Payloads are decoded once, here; text comes out redacted, cut and valid; an event that belay does not know means
 //     nothing.
-//   - events.jsonl is only read. Words of the model and of a person, calls and their results count under the ids that the
-//     file gives them; lines that are marked as passing, and records of kinds that belay does not know, mean nothing.
+//   - events.jsonl is only read. Words of the model and of a person, calls and their results count under the ids that
+//     the file gives them; lines that are marked as passing, and records of kinds that belay does not know, mean
+//     nothing.
 //   - The one file that is ever written is belay.json in the program's folder of hooks, by Install and Uninstall.
 //
-// Tool calls are known from the file alone: its records have the calls' ids and the hooks' payloads have none, so that a hook
-// could only tell the same call a second time under another name.
+// Tool calls are known from the file alone: its records have the calls' ids and the hooks' payloads have none, so
+// that a hook could only tell the same call a second time under another name.
 //
-// What it cannot do: what the file does not hold yet when the program dies is known from no other place, but for the prompt.
-// All this is known from the program's documentation and from files: it was not run with belay, and that a command hook's
-// additionalContext reaches the model is documented for the SDK only.
+// What it cannot do: what the file does not hold yet when the program dies is known from no other place, but for the
+// prompt. All this is known from the program's documentation and from files: it was not run with belay, and that a
+// command hook's additionalContext reaches the model is documented for the SDK only.
 package copilot
 
 import (
@@ -54,7 +56,8 @@ func New(h agent.Host) *Agent {
 // Name is "copilot".
 func (a *Agent) Name() string { return name }
 
-// hookEvents are those that belay wants. Each hook holds the program up, so that it gets less time than without a timeout.
+// hookEvents are those that belay wants. Each hook holds the program up, so that it gets less time than without a
+// timeout.
 func hookEvents() []settings.Event {
 	var list []settings.Event
 	for _, event := range []string{"sessionStart", "userPromptSubmitted", "agentStop", "preCompact", "sessionEnd"} {

@@ -19,7 +19,8 @@ import (
 // hookName is that under which the program shows a hook, and under which it can be turned off.
 const hookName = "belay"
 
-// hooks are belay's in the user's settings, which may have comments. Timeouts are milliseconds: that is this program's unit.
+// hooks are belay's in the user's settings, which may have comments. Timeouts are milliseconds: that is this
+// program's unit.
 func (a *Agent) hooks() settings.Spec {
 	return settings.Spec{
 		Agent: name, Home: a.home, File: "settings.json", State: a.state, FS: a.fsys, Dialect: jsontext.Comments,
@@ -44,8 +45,8 @@ func (a *Agent) Present() (string, bool) {
 	return settings.Present(a.fsys, a.path, a.home, mine, name)
 }
 
-// Install writes belay's hooks into the user's settings. Hooks of an earlier belay, at another path or of another form, are
-// replaced.
+// Install writes belay's hooks into the user's settings. Hooks of an earlier belay, at another path or of another
+// form, are replaced.
 func (a *Agent) Install(_ context.Context, p agent.Paths, dryRun bool) ([]agent.Change, error) {
 	return a.hooks().Install(p, dryRun, nil)
 }

@@ -10,11 +10,13 @@ import (
 	"belay/internal/jsontext"
 )
 
-// OpenClaw's settings may be cut into files: where an object has the key $include, the files that it names are merged in
-// order, and the object's own members over them. Objects merge, lists are joined, of single values the last one counts.
+// OpenClaw's settings may be cut into files: where an object has the key $include, the files that it names are merged
+// in order, and the object's own members over them. Objects merge, lists are joined, of single values the last one
+// counts.
 //
-// OpenClaw writes a part that is one $include and nothing else into the file that it names, and refuses to once something
-// stands beside it. belay's entry goes where OpenClaw would put it; in all other forms it may stand in the main file.
+// OpenClaw writes a part that is one $include and nothing else into the file that it names, and refuses to once
+// something stands beside it. belay's entry goes where OpenClaw would put it; in all other forms it may stand in the
+// main file.
 
 // ErrInclude: an $include cannot be followed. Nothing is written; OpenClaw does not start with such settings either.
 var ErrInclude = errors.New("$include of the settings cannot be followed")
@@ -159,7 +161,8 @@ func (in includes) wiring(root part, folder string) (w wiring, err error) {
 	w.allowed = w.allowed || !w.listed // a list that is empty or absent shuts nobody out
 	w.denied, _ = names(pluginID, "deny")
 	w.off = last("false", "enabled")
-	w.entry = last("true", "entries", pluginID, "enabled") && last("true", "entries", pluginID, "hooks", "allowConversationAccess") &&
+	w.entry = last("true", "entries", pluginID, "enabled") &&
+		last("true", "entries", pluginID, "hooks", "allowConversationAccess") &&
 		!last("false", "entries", pluginID, "hooks", "allowPromptInjection")
 	return w, err
 }
@@ -170,8 +173,8 @@ type spot struct {
 	keys []string
 }
 
-// spots are the files in which belay's plugin may stand, the one where it goes now first: the main file, and before it the
-// file that has all of the plugins and nothing else.
+// spots are the files in which belay's plugin may stand, the one where it goes now first: the main file, and before
+// it the file that has all of the plugins and nothing else.
 func (a *Agent) spots(s settings.File) ([]spot, error) {
 	list := []spot{{s, []string{"plugins"}}}
 	text := filled(s.Text)

@@ -71,7 +71,8 @@ func (a *Agent) Present() (version string, ok bool) {
 	return "", ok
 }
 
-// Install writes the plugin's folder and puts it into the settings. Everything else in there stays as it is, comments too.
+// Install writes the plugin's folder and puts it into the settings. Everything else in there stays as it is, comments
+// too.
 func (a *Agent) Install(_ context.Context, p agent.Paths, dryRun bool) ([]agent.Change, error) {
 	s, err := a.readSettings()
 	if err != nil {
@@ -134,14 +135,14 @@ func (a *Agent) plan(s settings.File) (at spot, next, bare []byte, err error) {
 		has, err = a.wired(s, at, next)
 	}
 	if err == nil && !has.works() {
-		err = fmt.Errorf("%w: one of their files says otherwise; there, let plugins.load.paths name %s and plugins.entries.%s be %s",
-			ErrForeignForm, a.pluginFolder(), pluginID, entryText)
+		err = fmt.Errorf("%w: one of their files says otherwise; there, let plugins.load.paths name %s and "+
+			"plugins.entries.%s be %s", ErrForeignForm, a.pluginFolder(), pluginID, entryText)
 	}
 	return at, next, bare, err
 }
 
-// Uninstall takes the plugin out of the settings, then removes its folder. When nobody changed the settings since Install,
-// their old bytes come back.
+// Uninstall takes the plugin out of the settings, then removes its folder. When nobody changed the settings since
+// Install, their old bytes come back.
 func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
 	s, err := a.readSettings()
 	if err != nil {

@@ -16,7 +16,8 @@ const pluginID = "belay"
 var (
 	// ErrBadSettings: the settings are no JSON5 object. A person must mend them.
 	ErrBadSettings = errors.New("settings are no JSON5 object")
-	// ErrForeignForm: a part of the settings is there in a form that OpenClaw does not describe, or that belay does not edit.
+	// ErrForeignForm: a part of the settings is there in a form that OpenClaw does not describe, or that belay does
+	// not edit.
 	ErrForeignForm = errors.New("settings have an unknown form")
 )
 
@@ -52,7 +53,8 @@ func indexOf(text []byte, at int, words string) int {
 	if text[at] != '[' {
 		return -1
 	}
-	return slices.IndexFunc(jsontext.Read(text, at).Items, func(it jsontext.Item) bool { return stringAt(text, it) == words })
+	items := jsontext.Read(text, at).Items
+	return slices.IndexFunc(items, func(it jsontext.Item) bool { return stringAt(text, it) == words })
 }
 
 // stringAt is the words of a value that is a string.
@@ -68,8 +70,8 @@ func put(text []byte, to, root jsontext.Container, rendered string) []byte {
 	return jsontext.Put(text, to, jsontext.LayoutOf(text, root), func(jsontext.Layout) string { return rendered })
 }
 
-// withPlugin puts into a file's text what the settings lack of belay's plugin; everything else stays as it was. The keys lead
-// to the plugins in that file.
+// withPlugin puts into a file's text what the settings lack of belay's plugin; everything else stays as it was. The
+// keys lead to the plugins in that file.
 func withPlugin(text []byte, folder string, keys []string, has wiring) (next []byte, err error) {
 	next = text
 	if !has.path {
@@ -135,8 +137,8 @@ func withEntry(text []byte, path []string) ([]byte, error) {
 	return jsontext.Splice(text, entry.Value, entry.End, entryText), nil
 }
 
-// withoutPlugin takes belay's plugin out again, and the lists and objects that are empty by that. It is for settings that
-// somebody changed since: others come back whole.
+// withoutPlugin takes belay's plugin out again, and the lists and objects that are empty by that. It is for settings
+// that somebody changed since: others come back whole.
 func withoutPlugin(text []byte, folder string, keys []string) ([]byte, error) {
 	for _, c := range []struct {
 		path  []string

@@ -18,12 +18,12 @@ var pluginText string
 
 const pluginName = "belay.js"
 
-// dependency is what opencode itself puts beside plugins, once, whether they need it (belay's does not) or not. Where npm does
-// not answer that takes minutes.
+// dependency is what opencode itself puts beside plugins, once, whether they need it (belay's does not) or not. Where
+// npm does not answer that takes minutes.
 const dependency = "@opencode-ai/plugin"
 
-// pluginPath is where the plugin is, or belongs. opencode looks into both of its folders: the one that is there is taken, and
-// the one that older versions know as well is made.
+// pluginPath is where the plugin is, or belongs. opencode looks into both of its folders: the one that is there is
+// taken, and the one that older versions know as well is made.
 func (a *Agent) pluginPath() string {
 	plain := filepath.Join(a.config, "plugin", pluginName)
 	other := filepath.Join(a.config, "plugins", pluginName)
@@ -50,14 +50,16 @@ func (a *Agent) plugin() plugin.Plugin {
 	if a.config != "" {
 		f.Path = a.pluginPath()
 		if !isDir(filepath.Join(a.config, "node_modules")) {
-			detail += "; at its next start opencode fetches " + dependency + " from npm, and every plugin waits for that"
+			detail += "; at its next start opencode fetches " + dependency +
+				" from npm, and every plugin waits for that"
 		}
 	}
 	text := func(p agent.Paths) (string, error) { return plugin.OneFile(pluginText, p) }
 	return plugin.Plugin{What: "plugin", Path: f.Path, Files: []plugin.Part{{File: f, Text: text, Detail: detail}}}
 }
 
-// Install puts the plugin where opencode loads it from. A second run changes nothing; a plugin of another belay is replaced.
+// Install puts the plugin where opencode loads it from. A second run changes nothing; a plugin of another belay is
+// replaced.
 func (a *Agent) Install(_ context.Context, p agent.Paths, dryRun bool) ([]agent.Change, error) {
 	return a.plugin().Install(p, dryRun)
 }
@@ -70,10 +72,12 @@ func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
 // Check says what is wrong with the wiring, one finding each.
 func (a *Agent) Check(_ context.Context, p agent.Paths) []string { return a.plugin().Check(p) }
 
-// Present says whether opencode is on this machine: its program is on the PATH, or its folder is there. Nothing is run for it.
+// Present says whether opencode is on this machine: its program is on the PATH, or its folder is there. Nothing is
+// run for it.
 func (a *Agent) Present() (string, bool) {
 	if file, ok := settings.FindProgram(a.path, name, nil); ok {
-		version, _ := settings.PackageVersion(a.fsys, file, func(pkg string) bool { return strings.HasPrefix(pkg, name) })
+		mine := func(pkg string) bool { return strings.HasPrefix(pkg, name) }
+		version, _ := settings.PackageVersion(a.fsys, file, mine)
 		return version, true
 	}
 	return "", a.config != "" && isDir(a.config) || a.data != "" && isDir(a.data)

@@ -27,7 +27,8 @@ func (a *Program) plugin() plugin.Plugin {
 	return plugin.Plugin{What: "extension", Path: f.Path, Files: []plugin.Part{part}}
 }
 
-// Install puts the extension where pi loads it from. A second run changes nothing; an extension of another belay is replaced.
+// Install puts the extension where pi loads it from. A second run changes nothing; an extension of another belay is
+// replaced.
 func (a *Program) Install(_ context.Context, p agent.Paths, dryRun bool) ([]agent.Change, error) {
 	return a.plugin().Install(p, dryRun)
 }
@@ -40,12 +41,13 @@ func (a *Program) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) 
 // Check says what is wrong with the wiring, one finding each.
 func (a *Program) Check(_ context.Context, p agent.Paths) []string { return a.plugin().Check(p) }
 
-// Present says whether pi is on this machine: its program is on the PATH, or its folder is there. Nothing is run for it.
-// Other programs are called pi as well: the one that is meant lies in a package of that name.
+// Present says whether pi is on this machine: its program is on the PATH, or its folder is there. Nothing is run for
+// it. Other programs are called pi as well: the one that is meant lies in a package of that name.
 func (a *Program) Present() (string, bool) {
 	var version string
 	_, ok := settings.FindProgram(a.path, "pi", func(file string) (mine bool) {
-		version, mine = settings.PackageVersion(a.fsys, file, func(name string) bool { return strings.HasSuffix(name, "/pi-coding-agent") })
+		of := func(name string) bool { return strings.HasSuffix(name, "/pi-coding-agent") }
+		version, mine = settings.PackageVersion(a.fsys, file, of)
 		return mine
 	})
 	if ok {

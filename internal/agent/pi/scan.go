@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"strconv"
 	"unicode/utf8"
+
+	"belay/internal/jsontext"
 )
 
 // The first stage works on bytes: it finds the members of a record without decoding them. It accepts every valid JSON
@@ -13,19 +15,19 @@ import (
 // fields visits the members of a JSON object. It says whether obj has the outer form of one object and nothing after
 // it.
 func fields(obj []byte, visit func(key, value []byte)) bool {
-	i := skipSpace(obj, 0)
+	i := jsontext.SkipSpace(obj, 0)
 	if i >= len(obj) || obj[i] != '{' {
 		return false
 	}
-	i = skipSpace(obj, i+1)
+	i = jsontext.SkipSpace(obj, i+1)
 	if i < len(obj) && obj[i] == '}' {
-		return skipSpace(obj, i+1) == len(obj)
+		return jsontext.SkipSpace(obj, i+1) == len(obj)
 	}
 	for {
 		if i >= len(obj) || obj[i] != '"' {
 			return false
 		}
-		end := skipString(obj, i)
+		end := jsontext.ValueEnd(obj, i)
 		if end < 0 {
 			return false
 		}
@@ -33,27 +35,27 @@ func fields(obj []byte, visit func(key, value []byte)) bool {
 		if bytes.IndexByte(key, '\\') >= 0 {
 			key = []byte(text(obj[i:end]))
 		}
-		i = skipSpace(obj, end)
+		i = jsontext.SkipSpace(obj, end)
 		if i >= len(obj) || obj[i] != ':' {
 			return false
 		}
-		i = skipSpace(obj, i+1)
-		end = skipValue(obj, i)
+		i = jsontext.SkipSpace(obj, i+1)
+		end = jsontext.ValueEnd(obj, i)
 		if end < 0 {
 			return false
 		}
 		visit(key, obj[i:end])
-		i = skipSpace(obj, end)
+		i = jsontext.SkipSpace(obj, end)
 		if i >= len(obj) {
 			return false
 		}
 		if obj[i] == '}' {
-			return skipSpace(obj, i+1) == len(obj)
+			return jsontext.SkipSpace(obj, i+1) == len(obj)
 		}
 		if obj[i] != ',' {
 			return false
 		}
-		i = skipSpace(obj, i+1)
+		i = jsontext.SkipSpace(obj, i+1)
 	}
 }
 
@@ -62,89 +64,18 @@ func elements(list []byte, visit func(value []byte)) {
 	if len(list) == 0 || list[0] != '[' {
 		return
 	}
-	i := skipSpace(list, 1)
+	i := jsontext.SkipSpace(list, 1)
 	for i < len(list) && list[i] != ']' {
-		end := skipValue(list, i)
+		end := jsontext.ValueEnd(list, i)
 		if end < 0 {
 			return
 		}
 		visit(list[i:end])
-		i = skipSpace(list, end)
+		i = jsontext.SkipSpace(list, end)
 		if i < len(list) && list[i] == ',' {
-			i = skipSpace(list, i+1)
+			i = jsontext.SkipSpace(list, i+1)
 		}
 	}
-}
-
-func skipSpace(b []byte, i int) int {
-	for i < len(b) && (b[i] == ' ' || b[i] == '\t' || b[i] == '\n' || b[i] == '\r') {
-		i++
-	}
-	return i
-}
-
-// skipString gives the index after the string that begins at b[i], or -1.
-func skipString(b []byte, i int) int {
-	for j := i + 1; ; {
-		k := bytes.IndexByte(b[j:], '"')
-		if k < 0 {
-			return -1
-		}
-		k += j
-		slashes := 0
-		for k-1-slashes > i && b[k-1-slashes] == '\\' {
-			slashes++
-		}
-		if slashes%2 == 0 {
-			return k + 1
-		}
-		j = k + 1
-	}
-}
-
-// skipValue gives the index after the value that begins at b[i], or -1.
-func skipValue(b []byte, i int) int {
-	if i >= len(b) {
-		return -1
-	}
-	switch b[i] {
-	case '"':
-		return skipString(b, i)
-	case '{', '[':
-		return skipNested(b, i)
-	}
-	start := i
-	for i < len(b) && b[i] != ',' && b[i] != '}' && b[i] != ']' && b[i] != ' ' && b[i] != '\t' && b[i] != '\r' &&
-		b[i] != '\n' {
-		if b[i] == '"' || b[i] == '{' || b[i] == '[' || b[i] == ':' {
-			return -1
-		}
-		i++
-	}
-	if i == start {
-		return -1
-	}
-	return i
-}
-
-func skipNested(b []byte, i int) int {
-	for depth := 0; i < len(b); i++ {
-		switch b[i] {
-		case '"':
-			end := skipString(b, i)
-			if end < 0 {
-				return -1
-			}
-			i = end - 1
-		case '{', '[':
-			depth++
-		case '}', ']':
-			if depth--; depth == 0 {
-				return i + 1
-			}
-		}
-	}
-	return -1
 }
 
 // text decodes a JSON string; anything else is "".

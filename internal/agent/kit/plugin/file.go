@@ -25,8 +25,8 @@ var made = lazyre.New(`(?m)^(?://|#) Folders made for it: ([0-3])$`)
 type File struct {
 	FS   vfs.FS
 	Path string // empty when nothing says where it belongs
-	// Marker is the beginning of every such file that belay wrote, its comment sign first. Without one the file is known
-	// by its place, and says nothing of folders.
+	// Marker is the beginning of every such file that belay wrote, its comment sign first. Without one the file is
+	// known by its place, and says nothing of folders.
 	Marker string
 	// DirMode is that of folders made for it; 0 means that of belay's own.
 	DirMode fs.FileMode

@@ -28,8 +28,8 @@ type Part struct {
 	Detail string // what Install tells of it
 }
 
-// Install puts the plugin in its place, all of it or nothing. A second run changes nothing; the plugin of another belay is
-// replaced.
+// Install puts the plugin in its place, all of it or nothing. A second run changes nothing; the plugin of another
+// belay is replaced.
 func (pl Plugin) Install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
 	changes, err := pl.install(p, dryRun)
 	if err != nil {

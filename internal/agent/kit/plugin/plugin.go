@@ -2,11 +2,11 @@
 // plugin's line to the daemon (line.js), and the installer of its files.
 //
 // It promises:
-//   - The line is written once. Where an agent loads a plugin from one file, the line is put into it (OneFile); where from
-//     a folder, it lies beside it (Line). Nothing that is installed depends on anything.
+//   - The line is written once. Where an agent loads a plugin from one file, the line is put into it (OneFile); where
+//     from a folder, it lies beside it (Line). Nothing that is installed depends on anything.
 //   - A file of ours is known by its first line. What somebody else wrote is never replaced and never removed.
-//   - Install, uninstall and a second install are idempotent; folders that were made for a file go with it, unless something
-//     else came into them.
+//   - Install, uninstall and a second install are idempotent; folders that were made for a file go with it, unless
+//     something else came into them.
 //   - Each write goes through vfs.Replace; a dry run writes nothing.
 //
 // It does not know what a plugin does: that is its agent's.
@@ -79,8 +79,8 @@ func Fill(text string, p agent.Paths) (string, error) {
 	return Set(Set(text, "HOOK", "belay-hook", p.Hook), "SOCKET", "", p.Socket), nil
 }
 
-// Set gives a name at the beginning of a plugin's text another value. What JSON writes of a string, JavaScript and Python
-// read as the same string.
+// Set gives a name at the beginning of a plugin's text another value. What JSON writes of a string, JavaScript and
+// Python read as the same string.
 func Set(text, name, was, is string) string {
 	value, err := json.Marshal(is)
 	if err != nil {

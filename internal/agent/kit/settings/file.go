@@ -158,7 +158,8 @@ func (k Files) change(f File, next, bare []byte) error {
 	}
 	hash := hashOf(next)
 	if f.Exists && rec.wrote(f.Text) {
-		rec.Written = []string{hashOf(f.Text), hash} // the one before stays: a crash may come before the new text is in place
+		// The one before stays: a crash may come before the new text is in place.
+		rec.Written = []string{hashOf(f.Text), hash}
 	} else {
 		rec = record{Target: f.Target, Existed: f.Exists, MadeDir: made, Original: bare, Written: []string{hash}}
 	}
@@ -188,9 +189,9 @@ type Undo struct {
 	next   []byte
 }
 
-// Undo decides how a file goes back; bare is the present text without anything of belay's, and empty says that nothing
-// is in that. When nobody changed the file since Put its old bytes come back, and a file or folder that Put made goes; else
-// only what is belay's goes.
+// Undo decides how a file goes back; bare is the present text without anything of belay's, and empty says that
+// nothing is in that. When nobody changed the file since Put its old bytes come back, and a file or folder that Put
+// made goes; else only what is belay's goes.
 func (k Files) Undo(f File, bare []byte, empty bool) (Undo, error) {
 	u := Undo{Action: "keep", file: f}
 	var err error
@@ -223,8 +224,8 @@ func (u Undo) Change(what string) agent.Change {
 	return agent.Change{Path: u.file.Path, Action: u.Action, Detail: detail[u.Action]}
 }
 
-// Do carries it out. What a crash in Put left beside the file goes too: the user's own settings are in it, and nobody else
-// sweeps that folder.
+// Do carries it out. What a crash in Put left beside the file goes too: the user's own settings are in it, and nobody
+// else sweeps that folder.
 func (k Files) Do(u Undo) error {
 	err := vfs.RemoveTemp(k.FS, u.file.Target)
 	if err != nil {

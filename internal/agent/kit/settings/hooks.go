@@ -154,7 +154,9 @@ func (s Spec) add(text []byte, event string, group any) ([]byte, error) {
 	}
 	ev, ok := d.hooks.Find(event)
 	if !ok {
-		return jsontext.Put(text, d.hooks, lay, func(l jsontext.Layout) string { return l.Set(event, []any{group}) }), nil
+		return jsontext.Put(text, d.hooks, lay, func(l jsontext.Layout) string {
+			return l.Set(event, []any{group})
+		}), nil
 	}
 	if text[ev.Value] != '[' {
 		return nil, fmt.Errorf("%w: hooks of %s are no list", ErrForeignForm, event)
@@ -277,7 +279,8 @@ func (s Spec) own(b []byte, event jsontext.Item) []Handler {
 		handlers := jsontext.Read(b, list.Value)
 		for n, at := range handlers.Items {
 			if h := b[at.Start:at.End]; s.isOwn(h) {
-				found = append(found, Handler{Group: i, Index: n, GroupText: text, Text: h, levels: []level{outer, {handlers, n}}})
+				levels := []level{outer, {handlers, n}}
+				found = append(found, Handler{Group: i, Index: n, GroupText: text, Text: h, levels: levels})
 			}
 		}
 	}

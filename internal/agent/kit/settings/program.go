@@ -23,8 +23,8 @@ func program(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// FindProgram looks for a program on a PATH; accept may refuse one that only has its name. It gives the file itself, with
-// links followed.
+// FindProgram looks for a program on a PATH; accept may refuse one that only has its name. It gives the file itself,
+// with links followed.
 func FindProgram(path, name string, accept func(file string) bool) (file string, ok bool) {
 	for _, dir := range filepath.SplitList(path) {
 		file := filepath.Join(dir, name)
@@ -43,7 +43,8 @@ func FindProgram(path, name string, accept func(file string) bool) (file string,
 
 var versionForm = lazyre.New(`^\d{1,6}\.\d{1,6}\.\d{1,6}`)
 
-// PackageVersion reads the version of a program off the npm package in which it lies; mine knows the package by its name.
+// PackageVersion reads the version of a program off the npm package in which it lies; mine knows the package by its
+// name.
 func PackageVersion(fsys vfs.FS, program string, mine func(name string) bool) (version string, ok bool) {
 	dir := filepath.Dir(program)
 	for range 4 {

@@ -1,4 +1,5 @@
-// Package settings wires an agent whose hooks are command lines in a settings file. The file has one of two forms: nested,
+// Package settings wires an agent whose hooks are command lines in a settings file. The file has one of two forms:
+// nested,
 //
 //	{"hooks": {"<event>": [{"matcher": "..", "hooks": [{"type": "command", "command": "..", "timeout": 5}]}]}}
 //
@@ -7,14 +8,15 @@
 //	{"version": 1, "hooks": {"<event>": [{"command": "..", "timeout": 5}]}}
 //
 // It promises:
-//   - Everything of the user's stays as it is, byte for byte, comments too, and the very bytes that were there before come
-//     back.
-//   - A hook of belay's is known by what it starts, at any path; a wrapper of the user's around belay-hook is the user's.
+//   - Everything of the user's stays as it is, byte for byte, comments too, and the very bytes that were there before
+//     come back.
+//   - A hook of belay's is known by what it starts, at any path; a wrapper of the user's around belay-hook is the
+//     user's.
 //   - A hook's command is one simple command, so that the hook's parent is the agent.
 //   - Install and uninstall are idempotent, and a dry run writes nothing.
 //
-// Files puts an edited text in place, of whatever kind, and keeps the way back; FindProgram and its neighbours say what is
-// on this machine. It does not know what any event means.
+// Files puts an edited text in place, of whatever kind, and keeps the way back; FindProgram and its neighbours say
+// what is on this machine. It does not know what any event means.
 package settings
 
 import (
@@ -133,8 +135,8 @@ func (s Spec) Undo() (Undo, error) {
 	return s.Files().Undo(f, bare, s.empty(bare))
 }
 
-// Uninstall takes belay's hooks out again. When nobody changed the file since Install its old bytes come back, and a file or
-// folder that Install made goes; else only belay's entries go.
+// Uninstall takes belay's hooks out again. When nobody changed the file since Install its old bytes come back, and a
+// file or folder that Install made goes; else only belay's entries go.
 func (s Spec) Uninstall(dryRun bool) ([]agent.Change, error) {
 	u, err := s.Undo()
 	if err == nil && !dryRun {
@@ -168,8 +170,8 @@ func (s Spec) Check(p agent.Paths) []string {
 	return found
 }
 
-// check compares an event's hooks with what belay would write. Where the settings may be shared by machines with different
-// versions of the agent, hooks with arguments and hooks without are both right.
+// check compares an event's hooks with what belay would write. Where the settings may be shared by machines with
+// different versions of the agent, hooks with arguments and hooks without are both right.
 func (s Spec) check(e Event, list []Handler, p agent.Paths) (found []string) {
 	switch len(list) {
 	case 0:
@@ -199,7 +201,8 @@ func (s Spec) check(e Event, list []Handler, p agent.Paths) (found []string) {
 	}
 	var g struct{ Matcher string }
 	// A matcher of another type is as wrong as a narrow one.
-	if err := s.Dialect.Decode(list[0].GroupText, &g); err != nil || g.Matcher != e.Matcher && g.Matcher != "" && g.Matcher != "*" {
+	err := s.Dialect.Decode(list[0].GroupText, &g)
+	if err != nil || !slices.Contains([]string{"", "*", e.Matcher}, g.Matcher) {
 		found = append(found, fmt.Sprintf("hook's matcher %q leaves calls out", g.Matcher))
 	}
 	return found
@@ -221,7 +224,8 @@ func (s Spec) checkTimeout(e Event, h payload.Payload) []string {
 	case *timeout > most:
 		return []string{fmt.Sprintf("hook's timeout is %g %s, more than %g", *timeout, unit, most)}
 	case s.Unit < time.Second && *timeout < float64(time.Second/s.Unit):
-		return []string{fmt.Sprintf("hook's timeout is %g %s, less than a second: the unit is no second here", *timeout, unit)}
+		const form = "hook's timeout is %g %s, less than a second: the unit is no second here"
+		return []string{fmt.Sprintf(form, *timeout, unit)}
 	}
 	return nil
 }
