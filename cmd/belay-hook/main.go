@@ -11,8 +11,8 @@
 //	belay-hook verb VERB [--session S] [--agent A] [--name N] [--id CALL] [--heartbeat] [--failed] [--text T]
 //
 // It promises: exit code 0 whatever happens; one whole document on stdout or nothing; nothing on stderr unless
-// BELAY_DEBUG=1; an end within 100 ms for an event, 1 s where the agent waits for a brief (SessionStart, --wait) or a verb
-// was called, 3 s for verbs that ask something. An event that the daemon did not take goes to a detached `belay intake`,
+// BELAY_DEBUG=1; an end within 100 ms for an event, 1 s where the agent waits for a brief (--wait) or a verb was
+// called, 3 s for verbs that ask something. An event that the daemon did not take goes to a detached `belay intake`,
 // under the same id, so that the daemon can drop doubles. So does one whose payload is not all there in time, with the open
 // stdin: the intake waits for the rest, and the writer's pipe stays open.
 //
@@ -110,6 +110,8 @@ func parseHook(args []string) hookCall {
 	if len(words) >= 2 {
 		h.agent, h.event = words[0], words[1]
 	}
+	// Settings that an installer before --wait wrote stay as they are until install runs again: without this line, their brief
+	// would be lost whenever the daemon is slow or not running, and nobody would know.
 	h.wait = h.wait || h.event == "SessionStart"
 	return h
 }

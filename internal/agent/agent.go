@@ -61,7 +61,8 @@ type Incoming struct {
 // EventSpec describes one hook event of an agent.
 type EventSpec struct {
 	Name string
-	// Waits is set when belay's answer to the event can carry text into the context.
+	// Waits is set for the event whose answer is the brief of a starting session: the client waits for it a second. Where an
+	// answer can only carry a brief that is owed, the client waits no longer than for any event.
 	Waits bool
 }
 

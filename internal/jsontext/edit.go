@@ -61,9 +61,12 @@ func HasComment(part []byte) bool {
 	return false
 }
 
-// lead is the white space directly before an offset.
+// lead is the white space directly before an offset, with the end of the line before. What stands before that may be a
+// comment's own.
 func lead(b []byte, at int) string {
-	return string(b[len(bytes.TrimRight(b[:at], " \t\r\n")):at])
+	before := bytes.TrimRight(b[:at], " \t")
+	before = bytes.TrimSuffix(bytes.TrimSuffix(before, []byte("\n")), []byte("\r"))
+	return string(b[len(before):at])
 }
 
 // Put puts an item behind the last one of a container, or into it when it is empty. It is set as the items before it; in
@@ -72,12 +75,17 @@ func Put(b []byte, c Container, lay Layout, render func(Layout) string) []byte {
 	outer := lineIndent(b, c.Open)
 	lay.indent = outer + lay.unit
 	if len(c.Items) == 0 {
-		inside := string(b[c.Open+1 : c.End-1])
-		kept := strings.TrimRight(inside, " \t\r\n") // comments
-		if kept == "" && !lay.lines {
-			return Splice(b, c.Open+1, c.End-1, render(lay))
+		start := c.Open + 1 // behind the comments in it
+		for at := start; at < c.End-1; at++ {
+			if n := comment(b, at); n > 0 {
+				at += n - 1
+				start = at + 1
+			}
 		}
-		return Splice(b, c.Open+1+len(kept), c.End-1, lay.eol+lay.indent+render(lay)+lay.eol+outer)
+		if start == c.Open+1 && !lay.lines {
+			return Splice(b, start, c.End-1, render(lay))
+		}
+		return Splice(b, start, c.End-1, lay.eol+lay.indent+render(lay)+lay.eol+outer)
 	}
 
 	last := c.Items[len(c.Items)-1].End

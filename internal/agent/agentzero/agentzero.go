@@ -67,7 +67,7 @@ func (a *Agent) Name() string { return name }
 func (a *Agent) Events() []agent.EventSpec {
 	return []agent.EventSpec{
 		{Name: "session_start"},
-		{Name: "monologue_start", Waits: true},
+		{Name: "monologue_start"},
 		{Name: "intervention"},
 		{Name: "tool_execute_before"},
 		{Name: "tool_execute_after"},

@@ -48,3 +48,26 @@ func TestEveryAgentKeepsTheRules(t *testing.T) {
 		}
 	}
 }
+
+// TestOneEventWaits: a session's start waits for its brief, or what comes first in a plugin, and nothing else does; and its
+// answer can carry one.
+func TestOneEventWaits(t *testing.T) {
+	for _, a := range All() {
+		waits := ""
+		for _, e := range a.Events() {
+			if e.Waits {
+				waits += e.Name
+			}
+		}
+		_, wired := a.(agent.Installer)
+		if wired = wired && a.Name() != "agent-zero"; !wired { // its extension puts a brief in when it comes
+			if waits != "" {
+				t.Errorf("%s: %s waits, and nothing could", a.Name(), waits)
+			}
+			continue
+		}
+		if len(a.Reply(waits, "the brief")) == 0 {
+			t.Errorf("%s: events that wait: %q, want one, whose answer carries a brief", a.Name(), waits)
+		}
+	}
+}

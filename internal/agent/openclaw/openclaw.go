@@ -87,7 +87,7 @@ func ownState() string {
 func (a *Agent) Events() []agent.EventSpec {
 	return []agent.EventSpec{
 		{Name: "session_open", Waits: true},
-		{Name: "before_prompt_build", Waits: true},
+		{Name: "before_prompt_build"},
 		{Name: "before_tool_call"},
 		{Name: "after_tool_call"},
 		{Name: "agent_end"},
