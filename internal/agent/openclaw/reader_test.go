@@ -16,6 +16,7 @@ import (
 	"belay/checkpoint"
 	"belay/internal/agent"
 	"belay/internal/transcript/lines"
+	"belay/internal/transcript/sqlite"
 )
 
 // digest tells what a session came to, in one line.
@@ -214,9 +215,9 @@ func TestRecognise(t *testing.T) {
 	for name, c := range map[string]struct {
 		head string
 		want bool
-	}{"the database": {string(data[:64<<10]), true}, "another database": {"SQLite format 3\x00 nothing of the kind", false},
-		"a file": {header + `{"customType":"openclaw.cache-ttl","parentId":null}`, true}, "nothing": {"", false}} {
-		if got := New().Recognise([]byte(c.head)); got != c.want {
+	}{"the database": {string(data[:64<<10]), true}, "another database": {sqlite.Header + " nothing of the kind", false},
+		"a file": {header + "\n" + `{"customType":"openclaw.cache-ttl","parentId":null}`, true}, "nothing": {"", false}} {
+		if got := New().Recognise([]byte(c.head)) == agent.Mine; got != c.want {
 			t.Errorf("%s: got %v, want %v", name, got, c.want)
 		}
 	}
