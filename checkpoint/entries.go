@@ -210,8 +210,8 @@ func (s *State) callEntry(e Event, n Entry, quiet bool) {
 	}
 
 	c.Asked = true
-	c.describe(n.Name, n.Input)
-	s.touch(c, n.Input)
+	c.describe(n.Name, n.Input, n.Act)
+	s.touch(c, n.File)
 }
 
 func (s *State) resultEntry(e Event, n Entry) {
@@ -226,7 +226,7 @@ func (s *State) resultEntry(e Event, n Entry) {
 		c = s.newCall(Call{ID: n.Call, Name: n.Name, At: e.At, Asked: true, Filed: !n.MadeUp && !n.Background})
 	}
 
-	c.describe(n.Name, n.Input)
+	c.describe(n.Name, n.Input, n.Act)
 	switch {
 	case n.MadeUp:
 		if c.State == CallOpen {

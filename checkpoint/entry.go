@@ -65,6 +65,7 @@ type Entry struct {
 	Failed     bool   `json:"failed,omitempty"`     // the result is an error
 	MadeUp     bool   `json:"madeup,omitempty"`     // the agent invented the result after a crash: outcome unknown
 	Background bool   `json:"background,omitempty"` // the result says that the call goes on in the background
+	Act
 
 	// Where the record says more about itself than the file does.
 	Session    string `json:"session,omitempty"`    // the record's own session id, when it differs from the file's

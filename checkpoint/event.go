@@ -65,6 +65,7 @@ type Event struct {
 	// Alike is equal for equal calls, of agents whose hooks and transcript have no id of a call in common: it joins
 	// what the two tell of one. 0 for all others.
 	Alike uint64 `json:"alike,omitempty"`
+	Act
 
 	Child      string `json:"child,omitempty"`
 	ChildName  string `json:"child_name,omitempty"`
@@ -89,6 +90,14 @@ type Event struct {
 	Taken *Taken `json:"taken,omitempty"`
 	// EventGiven and EventOwed: the brief's marker, which turns up in the transcript later.
 	Marker string `json:"marker,omitempty"`
+}
+
+// Act is what a tool call does, as far as its agent can tell. The zero value is a call that may change something: records
+// of old say no more.
+type Act struct {
+	Reads  bool   `json:"reads,omitempty"`  // it changes nothing
+	File   string `json:"file,omitempty"`   // the file that it changes, as the call names it
+	Digest string `json:"digest,omitempty"` // the telling one of its arguments, in one line (Line)
 }
 
 // Outcome is how a turn ended.

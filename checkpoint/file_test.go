@@ -56,6 +56,7 @@ func sample() *Checkpoint {
 			Call:  "c1",
 			Name:  "Edit",
 			Input: `{"file_path":"/proj/demo/uploader.go"}`,
+			Act:   Act{File: "/proj/demo/uploader.go", Digest: "/proj/demo/uploader.go"},
 		},
 	)
 
@@ -83,6 +84,7 @@ func sample() *Checkpoint {
 			Call:  "c2",
 			Name:  "Bash",
 			Input: "{\"command\":\"go test ./... | tee `log`\"}",
+			Act:   Act{Digest: "go test ./... | tee `log`"},
 		},
 	)
 

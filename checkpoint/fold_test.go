@@ -531,11 +531,13 @@ func TestH07LateAnswer(t *testing.T) {
 
 func TestS07EventsAlone(t *testing.T) {
 	var list []struct {
-		Name   string          `json:"hook_event_name"`
-		Prompt string          `json:"prompt"`
-		Last   string          `json:"last_assistant_message"`
-		Tool   string          `json:"tool_name"`
-		Input  json.RawMessage `json:"tool_input"`
+		Name   string `json:"hook_event_name"`
+		Prompt string `json:"prompt"`
+		Last   string `json:"last_assistant_message"`
+		Tool   string `json:"tool_name"`
+		Input  struct {
+			Path string `json:"file_path"`
+		} `json:"tool_input"`
 	}
 
 	readLines(t, "S07-events.jsonl", &list)
@@ -550,11 +552,11 @@ func TestS07EventsAlone(t *testing.T) {
 	for _, l := range list {
 		f.event(
 			Event{
-				Kind:  kinds[l.Name],
-				Text:  l.Prompt + l.Last,
-				Name:  l.Tool,
-				Input: string(l.Input),
-				Sum:   Hash(l.Name + l.Prompt + l.Last),
+				Kind: kinds[l.Name],
+				Text: l.Prompt + l.Last,
+				Name: l.Tool,
+				Act:  Act{File: l.Input.Path, Digest: l.Input.Path},
+				Sum:  Hash(l.Name + l.Prompt + l.Last),
 			},
 		)
 	}

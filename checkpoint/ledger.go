@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -144,8 +145,8 @@ func (s *State) toolStart(e Event) {
 	}
 
 	c.Started = true
-	c.describe(e.Name, e.Input)
-	s.touch(c, e.Input)
+	c.describe(e.Name, e.Input, e.Act)
+	s.touch(c, e.File)
 	if c.State == CallOpen && !c.Background {
 		s.Chain = true
 	}
@@ -183,9 +184,8 @@ func (s *State) toolEnd(e Event) Effect {
 			s.Chain = true
 		}
 	}
-
-	c.describe(e.Name, e.Input)
-	s.touch(c, e.Input)
+	c.describe(e.Name, e.Input, e.Act)
+	s.touch(c, e.File)
 	bare := c.Bare || e.Bare
 	if e.Background {
 		c.Background = true
@@ -260,156 +260,48 @@ func (s *State) pruneCalls() {
 	})
 }
 
-// describe fills in what is known of a call's arguments.
-func (c *Call) describe(name, input string) {
-	news := c.Name == "" && name != "" || c.Digest == "" && input != ""
-	if c.Name == "" {
+// describe fills in what is known of a call: the tool's name and its arguments, and what its agent says of them. One that
+// names no tool says nothing new of a tool that is known by its name.
+func (c *Call) describe(name, input string, a Act) {
+	first := c.Name == "" && name != ""
+	if first || c.Digest == "" && input != "" && (name != "" || c.Name == "") {
+		c.Mutates = !a.Reads
+	}
+	if first {
 		c.Name = name
 	}
-	if c.Digest == "" && input != "" {
-		c.Digest = Digest(input)
-	}
-	if news {
-		c.Mutates = mutates(c.Name, input)
+	if c.Digest == "" {
+		c.Digest = cmp.Or(a.Digest, wholeInput(input))
 	}
 }
 
-// touch keeps the files that calls change.
-func (s *State) touch(c *Call, input string) {
-	if !c.Mutates || input == "" {
+// touch keeps the file that a call changes.
+func (s *State) touch(c *Call, file string) {
+	if !c.Mutates || file == "" {
 		return
 	}
-
-	var args struct {
-		FilePath  string `json:"file_path"`
-		FilePath2 string `json:"filePath"`
-		Path      string `json:"path"`
-		Notebook  string `json:"notebook_path"`
-	}
-
-	if json.Unmarshal([]byte(input), &args) != nil {
-		return // cut or no object: the digest still tells
-	}
-
-	for _, p := range []string{args.FilePath, args.FilePath2, args.Path, args.Notebook} {
-		if p == "" || len(p) > 512 {
-			continue
-		}
-
-		for i, f := range s.Files {
-			if f == p {
-				s.Files = append(s.Files[:i], s.Files[i+1:]...)
-				break
-			}
-		}
-
-		s.Files = keepNewest(append(s.Files, p), maxFiles)
-		return
-	}
+	s.Files = slices.DeleteFunc(s.Files, func(f string) bool { return f == file })
+	s.Files = keepNewest(append(s.Files, file), maxFiles)
 }
 
-const digestBytes = 240
-
-// telling names the arguments that say most, in this order.
-var telling = []string{"command", "cmd", "script", "file_path", "filePath", "notebook_path", "path", "pattern", "query", "url", "description", "prompt", "name"}
-
-// Digest is one bounded line of a call's arguments (a JSON text, perhaps cut).
-func Digest(input string) string {
-	var args map[string]json.RawMessage
-	if json.Unmarshal([]byte(input), &args) == nil {
-		for _, k := range telling {
-			var v string
-			raw, ok := args[k]
-			if ok && json.Unmarshal(raw, &v) == nil && v != "" {
-				return oneLine(v)
-			}
-
-			var words []string
-			if ok && json.Unmarshal(raw, &words) == nil && len(words) > 0 {
-				return oneLine(strings.Join(words, " "))
-			}
-		}
-		if len(args) == 0 {
-			return ""
-		}
-	}
-
+// wholeInput is the line for a call of which nobody has said what its arguments tell: all of them, without spaces where they
+// are JSON.
+func wholeInput(input string) string {
 	var b bytes.Buffer
 	if json.Compact(&b, []byte(input)) == nil {
-		return oneLine(b.String())
+		input = b.String()
 	}
-
-	return oneLine(input)
+	if input == "{}" || input == "null" {
+		return ""
+	}
+	return Line(input)
 }
 
-func oneLine(s string) string {
-	s = strings.Join(strings.Fields(headBytes(s, 8*digestBytes)), " ")
-	s, _ = Shorten(s, digestBytes)
+const lineBytes = 240
+
+// Line makes one bounded line of a text.
+func Line(s string) string {
+	s = strings.Join(strings.Fields(headBytes(s, 8*lineBytes)), " ")
+	s, _ = Shorten(s, lineBytes)
 	return s
-}
-
-// readers are the tools of all agents that change nothing; a tool that is not known may change something.
-var readers = map[string]bool{
-	"read": true, "grep": true, "glob": true, "ls": true, "find": true, "webfetch": true, "websearch": true, "web_fetch": true, "web_search": true,
-	"read_file": true, "read_many_files": true, "list_directory": true, "list": true, "search_file_content": true, "google_web_search": true, "notebookread": true,
-	"todoread": true, "toolsearch": true, "view": true, "view_image": true, "codesearch": true, "memory_search": true, "memory_get": true, "sessions_list": true,
-	"sessions_history": true, "session_status": true, "image": true,
-}
-
-// lookers are shell commands that only read.
-var lookers = map[string]bool{
-	"ls": true, "cat": true, "head": true, "tail": true, "grep": true, "rg": true, "wc": true, "pwd": true, "which": true, "stat": true, "file": true, "du": true,
-	"df": true, "ps": true, "whoami": true, "uname": true, "tree": true, "diff": true, "cmp": true, "sleep": true, "true": true,
-}
-
-var gitLookers = map[string]bool{"status": true, "log": true, "diff": true, "show": true, "blame": true, "rev-parse": true, "ls-files": true, "describe": true}
-
-// mutates says whether a call may change something. Wrong in doubt is "yes".
-func mutates(name, input string) bool {
-	n := strings.ToLower(name)
-	if readers[n] {
-		return false
-	}
-
-	switch n {
-	case "bash", "shell", "exec", "run_shell_command", "exec_command", "local_shell", "sh":
-	default:
-		return true
-	}
-
-	var args struct {
-		Command string `json:"command"`
-		Cmd     string `json:"cmd"`
-	}
-
-	if json.Unmarshal([]byte(input), &args) != nil {
-		return true
-	}
-
-	return !looksOnly(args.Command + args.Cmd)
-}
-
-// looksOnly knows the plainest commands alone: one word that only reads, no redirection, no second command, no option
-// that could name a file to write or a program to run.
-func looksOnly(command string) bool {
-	if strings.ContainsAny(command, ">;&|`$\n(") {
-		return false
-	}
-
-	words := strings.Fields(command)
-	if len(words) == 0 {
-		return false
-	}
-
-	for _, w := range words[1:] {
-		if strings.HasPrefix(w, "-o") || strings.HasPrefix(w, "--o") || strings.HasPrefix(w, "--pre") || w == "-C" {
-			return false
-		}
-	}
-
-	if words[0] == "git" && len(words) > 1 {
-		return gitLookers[words[1]]
-	}
-
-	return lookers[words[0]]
 }

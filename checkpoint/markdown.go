@@ -11,21 +11,21 @@ import (
 func (c *Checkpoint) markdown(w io.Writer) {
 	s := c.State
 	p := func(format string, args ...any) { fmt.Fprintf(w, format, args...) }
-	p("# %s\n\n", orElse(oneLine(s.Title), "(no prompt yet)"))
+	p("# %s\n\n", orElse(Line(s.Title), "(no prompt yet)"))
 	p(
 		"%s checkpoint %d of %s session `%s`: %s.\n\n",
 		c.Level,
 		c.Number,
 		code(s.Key.Agent),
 		code(s.Key.Session),
-		oneLine(c.Reason),
+		Line(c.Reason),
 	)
 
 	if c.Gap != nil {
 		p(
 			"> Degraded from %s until now: no checkpoint could be written (%s). Rounds were counted all the while.\n\n",
 			clock(c.Gap.From),
-			oneLine(c.Gap.Reason),
+			Line(c.Gap.Reason),
 		)
 	}
 
@@ -53,7 +53,7 @@ func (c *Checkpoint) markdown(w io.Writer) {
 	if len(s.Decisions) > 0 {
 		p("## Decisions\n\n")
 		for _, d := range s.Decisions {
-			p("- %s: %s\n", clock(d.At), oneLine(d.Text))
+			p("- %s: %s\n", clock(d.At), Line(d.Text))
 		}
 		p("\n")
 	}
@@ -61,8 +61,8 @@ func (c *Checkpoint) markdown(w io.Writer) {
 	if t := c.WorkTree; t != nil {
 		p(
 			"## Work tree\n\nbranch %s at %s, %d changed\n\n",
-			orElse(oneLine(t.Branch), "(none)"),
-			orElse(oneLine(t.Head), "(no commit)"),
+			orElse(Line(t.Branch), "(none)"),
+			orElse(Line(t.Head), "(no commit)"),
 			len(t.Changed)+t.More,
 		)
 	}
@@ -100,11 +100,11 @@ func inBrackets(s string) string {
 	if s == "" {
 		return ""
 	}
-	return " (" + oneLine(s) + ")"
+	return " (" + Line(s) + ")"
 }
 
 // code is text for between back-ticks.
-func code(s string) string { return oneLine(strings.ReplaceAll(s, "`", "'")) }
+func code(s string) string { return Line(strings.ReplaceAll(s, "`", "'")) }
 
 // quoteText sets text off, so that no line of it can look like a heading or the end of the file.
 func quoteText(s string) string {

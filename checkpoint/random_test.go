@@ -73,6 +73,10 @@ func genTime(t *rapid.T) time.Time {
 	return epoch.Add(time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "at")))
 }
 
+func someAct(t *rapid.T) Act {
+	return rapid.SampledFrom([]Act{{}, {Reads: true}, {File: "/a", Digest: "/a"}, {Digest: "make"}}).Draw(t, "act")
+}
+
 func genEntry(t *rapid.T) Entry {
 	pick := func(list []string) string { return rapid.SampledFrom(list).Draw(t, "word") }
 	n := Entry{
@@ -89,6 +93,7 @@ func genEntry(t *rapid.T) Entry {
 		Input: pick(
 			[]string{"", `{"command":"ls"}`, `{"file_path":"/a"}`, "{"},
 		),
+		Act:       someAct(t),
 		Child:     pick([]string{"", "", "", "kid"}),
 		Workspace: pick([]string{"", "/w"}),
 	}
@@ -143,6 +148,7 @@ func genEvent(t *rapid.T) Event {
 		),
 		Name:       pick([]string{"", "Bash", "Edit"}),
 		Input:      pick([]string{"", `{"file_path":"/a"}`, "{"}),
+		Act:        someAct(t),
 		Child:      pick(someIDs[:3]),
 		Transcript: pick([]string{"", "/t"}),
 		Count:      rapid.IntRange(0, 3).Draw(t, "count"),
@@ -385,6 +391,8 @@ func longSession(s *State, n int) (quarters [4]uint64) {
 		case 0:
 			e.Kind, e.Text = EventPrompt, fmt.Sprint(i, words)
 		case 1, 3:
+			e.File = fmt.Sprintf("/proj/demo/file%d.go", i%500)
+			e.Digest = e.File
 			e.Kind, e.Call, e.Name, e.Input = EventToolStart, id+fmt.Sprint(
 				i%8/2,
 			), "Edit", fmt.Sprintf(
@@ -481,6 +489,7 @@ func TestTypicalSizes(t *testing.T) {
 					Call:  fmt.Sprintf("toolu_%d_%d_abcdefghijkl", i, j),
 					Name:  "Bash",
 					Input: `{"command":"go test ./internal/something/..."}`,
+					Act:   Act{Digest: "go test ./internal/something/..."},
 				},
 			)
 			f.event(Event{Kind: EventToolEnd, Call: fmt.Sprintf("toolu_%d_%d_abcdefghijkl", i, j), Name: "Bash"})

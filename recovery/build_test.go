@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"belay/checkpoint"
+	"belay/internal/agent/kit/tools"
 )
 
 var (
@@ -47,7 +48,7 @@ func (b *story) answer(text string) *story {
 }
 
 func (b *story) call(id, name, input string) *story {
-	return b.event(checkpoint.Event{Kind: checkpoint.EventToolStart, Call: id, Name: name, Input: input})
+	return b.event(checkpoint.Event{Kind: checkpoint.EventToolStart, Call: id, Name: name, Input: input, Act: tools.Generic.Act(name, input)})
 }
 
 func (b *story) done(id string) *story {
@@ -222,6 +223,7 @@ func entriesOf(t *testing.T, line []byte) []checkpoint.Entry {
 			e.Kind, e.Text = kind, c.Text
 		case "tool_use":
 			e.Kind, e.Call, e.Name, e.Input = checkpoint.EntryCall, c.ID, c.Name, string(c.Input)
+			e.Act = tools.Generic.Act(e.Name, e.Input)
 		case "tool_result":
 			e.Kind, e.Call, e.Output = checkpoint.EntryResult, c.ToolUseID, c.Content
 		}

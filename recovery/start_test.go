@@ -312,6 +312,7 @@ func TestResumeTellsOfResultsThatTheFileDoesNotHold(t *testing.T) {
 				Call:  "c1",
 				Name:  "Bash",
 				Input: `{"command":"make deploy"}`,
+				Act:   checkpoint.Act{Digest: "make deploy"},
 			},
 		).
 		done("c1").dies()

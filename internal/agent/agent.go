@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"belay/checkpoint"
+	"belay/internal/agent/kit/tools"
 	"belay/internal/transcript/repair"
 )
 
@@ -105,6 +106,8 @@ type Agent interface {
 	Name() string
 	Events() []EventSpec
 	Limits() Limits
+	// Tools says what the agent's tools do.
+	Tools() tools.Table
 	// Decode maps a hook call to events. Unknown fields and events are no error: they mean nothing. It looks into the
 	// agent's files only as long as the context lasts.
 	Decode(ctx context.Context, h Hook) (Incoming, error)
@@ -173,8 +176,46 @@ type Truster interface {
 
 // Recogniser is the part of an Agent that knows its transcripts by their beginning, for `--transcript` without `--agent`.
 type Recogniser interface {
-	// Recognise says whether a file that begins with head (up to 64 KB) is one of this agent's transcripts.
-	Recognise(head []byte) bool
+	// Recognise says how surely a file that begins with head (up to 64 KB) is one of this agent's transcripts. It looks for
+	// this agent's own form, whatever others there are: Recognise of this package compares.
+	Recognise(head []byte) Score
+}
+
+// Score says how surely a file is a transcript of one agent's.
+type Score int
+
+const (
+	NotMine Score = iota
+	Alike         // it has words of this agent's records, which other agents' records may have too
+	Mine          // it has the form that is this agent's own
+)
+
+// MineIf is Mine where that holds.
+func MineIf(holds bool) Score {
+	if holds {
+		return Mine
+	}
+	return NotMine
+}
+
+// Recognise gives the one of some agents that is surest of a file that begins with head. None is where nobody knows it, or
+// several are equally sure.
+func Recognise(agents []Agent, head []byte) (Agent, bool) {
+	var best Agent
+	score := NotMine
+	for _, a := range agents {
+		r, ok := a.(Recogniser)
+		if !ok {
+			continue
+		}
+		switch s := r.Recognise(head); {
+		case s > score:
+			best, score = a, s
+		case s == score:
+			best = nil
+		}
+	}
+	return best, best != nil
 }
 
 // Watched is the part of an Agent some of whose transcripts are more than one file: a database and its log. All of them are

@@ -7,16 +7,19 @@ import (
 	"unicode/utf8"
 
 	"belay/checkpoint"
+	"belay/internal/agent/kit/tools"
 	"belay/internal/redact"
 )
 
 // An agent's code takes secrets out of what was said before it cuts it. What is left are the many short words of an event
 // (ids, names, models, reasons), of which each agent has its own: they are looked at here, once for all agents.
 
-// CleanEvent gives an event without secrets in any of its words. Paths stay as they are, because they are opened.
-func CleanEvent(e checkpoint.Event) checkpoint.Event {
+// CleanEvent gives an event without secrets in any of its words, and with what its call does by a table of tools. Paths stay
+// as they are, because they are opened.
+func CleanEvent(e checkpoint.Event, table tools.Table) checkpoint.Event {
 	e.Key, e.Workspace = CleanKey(e.Key), Text(e.Workspace)
 	clean(&e.ID, &e.Turn, &e.Text, &e.Source, &e.Reason, &e.Call, &e.Name, &e.Input, &e.Output, &e.Child, &e.ChildName, &e.Parent, &e.Model, &e.Mode)
+	e.Act = table.Act(e.Name, e.Input)
 	return e
 }
 
@@ -44,15 +47,18 @@ func clean(words ...*string) {
 	}
 }
 
-// OpenTranscript opens a transcript of an agent's; what is read of it has no secrets in its words.
+// OpenTranscript opens a transcript of an agent's; what is read of it has no secrets in its words, and its calls say what
+// they do by the agent's tools.
 func OpenTranscript(a Agent, src Source) checkpoint.Transcript {
-	return &cleanTranscript{Transcript: a.Open(src)}
+	return &cleanTranscript{Transcript: a.Open(src), tools: a.Tools()}
 }
 
 // cleanTranscript gives out a reader's entries and cursors without secrets. A reader knows where it was by the cursor that it
 // gave: it gets that one back, whole, for as long as it lives.
 type cleanTranscript struct {
 	checkpoint.Transcript
+	tools tools.Table
+
 	given, clean checkpoint.Cursor // the reader's last one, as it was and as it was given out
 }
 
@@ -64,6 +70,7 @@ func (t *cleanTranscript) Read(ctx context.Context, from checkpoint.Cursor, opt 
 	for i := range b.Entries {
 		e := &b.Entries[i]
 		clean(&e.ID, &e.Group, &e.Turn, &e.Call, &e.Name, &e.Session, &e.Child, &e.Model, &e.Mode)
+		e.Act = t.tools.Act(e.Name, e.Input)
 	}
 	if b.Cursor != "" { // else nothing was read, and where it was still holds
 		t.given, t.clean = b.Cursor, cleanCursor(b.Cursor)

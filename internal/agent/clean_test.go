@@ -12,6 +12,7 @@ import (
 	"belay/checkpoint"
 	"belay/internal/agent"
 	"belay/internal/agent/gemini"
+	"belay/internal/agent/kit/tools"
 )
 
 // tokenID is an id of a record that any set of rules takes for a key of a code host.
@@ -30,6 +31,8 @@ type place struct {
 }
 
 func (n *noting) Open(agent.Source) checkpoint.Transcript { return n }
+
+func (n *noting) Tools() tools.Table { return nil }
 
 func (n *noting) Read(_ context.Context, from checkpoint.Cursor, _ checkpoint.ReadOptions) (checkpoint.Batch, error) {
 	n.from = append(n.from, from)

@@ -14,6 +14,7 @@ import (
 	"belay/checkpoint"
 	"belay/checkpoint/journal"
 	"belay/internal/agent"
+	"belay/internal/agent/kit/tools"
 	"belay/internal/daemon/session"
 	"belay/internal/daemon/socket"
 	"belay/internal/host/proc"
@@ -88,10 +89,9 @@ func (l *life) bodyAnswer(v any) *socket.Answer {
 
 var errTooMany = errors.New("too many new sessions in a minute; this one is not recorded")
 
-// take hands an event to its session, within the bound on new sessions.
+// take hands a clean event to its session, within the bound on new sessions.
 func (l *life) take(ctx context.Context, e checkpoint.Event) session.Result {
 	l.counts.events.Add(1)
-	e = agent.CleanEvent(e)
 	e.Key = l.sessions.resolve(e.Key)
 	if !l.sessions.admit(e.Key) {
 		if l.counts.dropped.Add(1)%1000 == 1 {
@@ -135,7 +135,7 @@ func (l *life) hook(ctx context.Context, req wire.Request, payload []byte) *sock
 		if e.Transcript == "" {
 			e.Key = l.sessions.account(e.Key)
 		}
-		if last = l.take(ctx, *e); last.Err != nil {
+		if last = l.take(ctx, agent.CleanEvent(*e, a.Tools())); last.Err != nil {
 			return socket.Failure(wire.CodeInternal, last.Err.Error(), "")
 		}
 	}
@@ -272,7 +272,8 @@ var kinds = map[checkpoint.EventKind]bool{
 	checkpoint.EventExit: true, checkpoint.EventMark: true, checkpoint.EventTask: true, checkpoint.EventBeat: true,
 }
 
-// fromWire makes the journal's form of a client's event: redacted and cut here, before anything is kept.
+// fromWire makes the journal's form of a client's event: redacted and cut here, before anything is kept. The tools of such a
+// client are unknown, whichever agent it says it is.
 func fromWire(req wire.Request, w wire.Event) (checkpoint.Event, error) {
 	kind := checkpoint.EventKind(w.Kind)
 	if !kinds[kind] {
@@ -305,7 +306,7 @@ func fromWire(req wire.Request, w wire.Event) (checkpoint.Event, error) {
 	if w.PID > 0 {
 		e.Proc = process(w.PID)
 	}
-	return e, nil
+	return agent.CleanEvent(e, tools.Generic), nil
 }
 
 // Bounds of what a client may name.

@@ -21,6 +21,7 @@ package agentzero
 import (
 	"belay/checkpoint"
 	"belay/internal/agent"
+	"belay/internal/agent/kit/tools"
 	"belay/internal/transcript/wholefile"
 	"belay/internal/vfs"
 )
@@ -72,6 +73,9 @@ func (a *Agent) Events() []agent.EventSpec {
 
 // Limits of Agent Zero. It cuts no prompt: it is the model's attention that is spared.
 func (a *Agent) Limits() agent.Limits { return agent.Limits{BriefBytes: 9000} }
+
+// Tools are those of any program: a plugin brings its own.
+func (a *Agent) Tools() tools.Table { return tools.Generic }
 
 // Reply is the brief itself: the extension puts it into the prompt.
 func (a *Agent) Reply(event, text string) []byte {

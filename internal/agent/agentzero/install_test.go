@@ -190,7 +190,7 @@ func TestRecognise(t *testing.T) {
 		`[{"id":"agents"}]`:        false,
 		"":                         false,
 	} {
-		if got := New(agent.Host{}).Recognise([]byte(head)); got != want {
+		if got := New(agent.Host{}).Recognise([]byte(head)) == agent.Mine; got != want {
 			t.Errorf("%.60q: %v, want %v", head, got, want)
 		}
 	}

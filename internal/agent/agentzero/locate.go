@@ -110,27 +110,27 @@ func headOf(path string) (id string, hidden bool) {
 }
 
 // Recognise knows a chat.json by the keys of its head.
-func (*Agent) Recognise(head []byte) bool {
+func (*Agent) Recognise(head []byte) agent.Score {
 	head = bytes.TrimLeft(head, "\ufeff \t\r\n")
 	if len(head) == 0 || head[0] != '{' || !bytes.Contains(head, []byte(`"agents"`)) {
-		return false
+		return agent.NotMine
 	}
 	dec := json.NewDecoder(bytes.NewReader(head))
 	if _, err := dec.Token(); err != nil {
-		return false
+		return agent.NotMine
 	}
 	keys := map[string]bool{}
 	for dec.More() && !keys["agents"] {
 		key, err := dec.Token()
 		if err != nil {
-			return false
+			return agent.NotMine
 		}
 		s, _ := key.(string) // a key is a string
 		keys[s] = true
 		var skip json.RawMessage
 		if s != "agents" && dec.Decode(&skip) != nil {
-			return false
+			return agent.NotMine
 		}
 	}
-	return keys["agents"] && keys["id"] && (keys["created_at"] || keys["type"] || keys["name"])
+	return agent.MineIf(keys["agents"] && keys["id"] && (keys["created_at"] || keys["type"] || keys["name"]))
 }

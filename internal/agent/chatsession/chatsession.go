@@ -22,6 +22,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
+	"belay/internal/agent/kit/tools"
 	"belay/internal/transcript/lines"
 	"belay/internal/transcript/wholefile"
 )
@@ -51,6 +52,9 @@ func (a *Agent) Events() []agent.EventSpec { return nil }
 
 // Limits of a brief that a person asks for.
 func (a *Agent) Limits() agent.Limits { return agent.Limits{BriefBytes: 9000} }
+
+// Tools are those of any program: a program brings its own.
+func (a *Agent) Tools() tools.Table { return tools.Generic }
 
 // Decode knows no payloads: other programs send op event.
 func (a *Agent) Decode(context.Context, agent.Hook) (agent.Incoming, error) {
@@ -259,7 +263,7 @@ func headOf(path string) (h head, ok bool) {
 	}
 	defer file.Close() // read only
 	data, err := io.ReadAll(io.LimitReader(file, 64<<10))
-	if err != nil || !(&Agent{}).Recognise(data) {
+	if err != nil || (&Agent{}).Recognise(data) == agent.NotMine {
 		return h, false
 	}
 	enough := errors.New("the head is read")
@@ -274,7 +278,7 @@ func headOf(path string) (h head, ok bool) {
 }
 
 // Recognise knows a session's file by the keys before its messages.
-func (*Agent) Recognise(data []byte) bool {
+func (*Agent) Recognise(data []byte) agent.Score {
 	keys := map[string]bool{}
 	enough := errors.New("the messages begin")
 	j := wholefile.NewJSON(bytes.NewReader(bytes.TrimPrefix(data, []byte("\ufeff"))))
@@ -284,5 +288,5 @@ func (*Agent) Recognise(data []byte) bool {
 		}
 		return nil
 	})
-	return (err == nil || errors.Is(err, enough)) && keys["messages"] && keys["sessionId"] && keys["agentType"]
+	return agent.MineIf((err == nil || errors.Is(err, enough)) && keys["messages"] && keys["sessionId"] && keys["agentType"])
 }

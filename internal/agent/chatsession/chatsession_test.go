@@ -189,7 +189,7 @@ func TestRecognise(t *testing.T) {
 		"":                  false,
 		"[META]":            false,
 	} {
-		if got := New(agent.Host{}).Recognise([]byte(head)); got != want {
+		if got := New(agent.Host{}).Recognise([]byte(head)) == agent.Mine; got != want {
 			t.Errorf("%.80q: %v, want %v", head, got, want)
 		}
 	}

@@ -2,28 +2,26 @@ package claude
 
 import (
 	"bytes"
-	"encoding/json"
+
+	"belay/internal/agent"
 )
 
-// Recognise knows Claude Code's records by the fields that only they have together. Other programs name a sessionId
-// too: pi's and OpenClaw's header comes first in their files, Gemini's records have a projectHash, ChatSession's an
-// agentType, Copilot's first one a copilotVersion; a database may hold all these words. A first line that a crash cut
-// short says nothing: the records behind it do.
-func (*Agent) Recognise(head []byte) bool {
-	if bytes.HasPrefix(head, []byte("SQLite format 3\x00")) {
-		return false // another agent's database, whatever words are in it
+// Recognise knows Claude Code's records by the fields that only they have together. A sessionId alone may be another
+// program's. A first line that a crash cut short says nothing: the records behind it do.
+func (*Agent) Recognise(head []byte) agent.Score {
+	head = bytes.TrimLeft(head, "\xef\xbb\xbf \t\r\n\x00")
+	if !bytes.HasPrefix(head, []byte("{")) {
+		return agent.NotMine // a database, whatever words are in it
 	}
-	first, _, _ := bytes.Cut(head, []byte("\n"))
-	if bytes.HasPrefix(head, []byte("SQLite format 3\x00")) || bytes.Contains(first, []byte(`"copilotVersion"`)) {
-		return false
+	score := agent.NotMine
+	for l := range bytes.Lines(head) {
+		session := bytes.Contains(l, []byte(`"sessionId"`))
+		switch {
+		case session && bytes.Contains(l, []byte(`"uuid"`)), bytes.Contains(l, []byte(`"leafUuid"`)):
+			return agent.Mine
+		case session:
+			score = agent.Alike
+		}
 	}
-	if json.Valid(first) && bytes.Contains(first, []byte(`"session"`)) && bytes.Contains(first, []byte(`"version"`)) &&
-		!bytes.Contains(first, []byte(`"sessionId"`)) {
-		return false
-	}
-	if bytes.Contains(head, []byte(`"projectHash"`)) || bytes.Contains(head, []byte(`"agentType"`)) &&
-		!bytes.Contains(head, []byte(`"uuid"`)) {
-		return false
-	}
-	return bytes.Contains(head, []byte(`"sessionId"`)) || bytes.Contains(head, []byte(`"leafUuid"`))
+	return score
 }

@@ -117,19 +117,18 @@ func rollouts(home, session string) ([]namedFile, error) {
 }
 
 // Recognise knows a rollout by its first record, compressed too.
-func (*Agent) Recognise(head []byte) bool {
+func (*Agent) Recognise(head []byte) agent.Score {
 	if bytes.HasPrefix(head, []byte("\x28\xb5\x2f\xfd")) {
 		z, err := decoder(bytes.NewReader(head))
 		if err != nil {
-			return false
+			return agent.NotMine
 		}
 		defer z.Close()
 		// The file may go on behind head: what came before that is what counts.
 		head, _ = io.ReadAll(io.LimitReader(z, 64<<10))
 	}
 	first, _, _ := bytes.Cut(bytes.TrimLeft(head, "\xef\xbb\xbf \t\r\n\x00"), []byte("\n"))
-	if bytes.Contains(first, []byte(`"payload"`)) && bytes.Contains(first, []byte(`"session_meta"`)) {
-		return true
-	}
-	return bytes.Contains(first, []byte(`"instructions"`)) && bytes.Contains(head, []byte(`"record_type":"state"`))
+	wrapped := bytes.Contains(first, []byte(`"payload"`)) && bytes.Contains(first, []byte(`"session_meta"`))
+	bare := bytes.Contains(first, []byte(`"instructions"`)) && bytes.Contains(head, []byte(`"record_type":"state"`))
+	return agent.MineIf(wrapped || bare)
 }

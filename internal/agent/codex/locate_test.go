@@ -85,13 +85,13 @@ func TestRecognise(t *testing.T) {
 		write(t, copied, text)
 		pack(t, copied)
 		for form, head := range map[string]string{"plain": text, "compressed": read(t, copied+packed)} {
-			if !New(agent.Host{}).Recognise([]byte(head)) {
+			if New(agent.Host{}).Recognise([]byte(head)) != agent.Mine {
 				t.Errorf("%s, %s: not recognised", name, form)
 			}
 		}
 	}
 	for _, text := range []string{"", "{}", `{"type":"user","sessionId":"x","message":{"content":"session_meta payload"}}`, `{"type":"session","version":3,"id":"x"}`} {
-		if New(agent.Host{}).Recognise([]byte(text)) {
+		if New(agent.Host{}).Recognise([]byte(text)) != agent.NotMine {
 			t.Errorf("%s is taken for a rollout", text)
 		}
 	}

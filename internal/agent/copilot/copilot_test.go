@@ -221,7 +221,7 @@ func TestRecognise(t *testing.T) {
 		t.Fatal(err)
 	}
 	for head, want := range map[string]bool{string(text): true, `{"type":"session","version":3}`: false, "": false} {
-		if got := New(agent.Host{}).Recognise([]byte(head)); got != want {
+		if got := New(agent.Host{}).Recognise([]byte(head)) == agent.Mine; got != want {
 			t.Errorf("%.80q: %v, want %v", head, got, want)
 		}
 	}

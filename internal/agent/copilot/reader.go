@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"belay/checkpoint"
+	"belay/internal/agent"
 	"belay/internal/agent/kit/payload"
 	"belay/internal/transcript/lines"
 	"belay/internal/transcript/wholefile"
@@ -167,7 +168,7 @@ func (d data) result() checkpoint.Entry {
 }
 
 // Recognise knows a session's file by its first record.
-func (*Agent) Recognise(head []byte) bool {
+func (*Agent) Recognise(head []byte) agent.Score {
 	first, _, _ := bytes.Cut(head, []byte("\n"))
-	return bytes.Contains(first, []byte(`"session.start"`)) && bytes.Contains(first, []byte(`"copilotVersion"`))
+	return agent.MineIf(bytes.Contains(first, []byte(`"session.start"`)) && bytes.Contains(first, []byte(`"copilotVersion"`)))
 }

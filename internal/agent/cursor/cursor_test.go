@@ -258,7 +258,7 @@ func TestRecognise(t *testing.T) {
 		`{"role":"user","message":{"content":[]},"uuid":"x"}`:       false,
 		"": false, "role": false, `{"role":"x","message":`: false,
 	} {
-		if got := New(agent.Host{}).Recognise([]byte(head)); got != want {
+		if got := New(agent.Host{}).Recognise([]byte(head)) == agent.Mine; got != want {
 			t.Errorf("%.80q: %v, want %v", head, got, want)
 		}
 	}

@@ -57,7 +57,7 @@ func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error
 			return nil, err
 		}
 		head, err := headOf(f.Path)
-		if err != nil || !a.Recognise(head) || q.Session != "" && q.Session != f.Session {
+		if err != nil || a.Recognise(head) == agent.NotMine || q.Session != "" && q.Session != f.Session {
 			continue // gone meanwhile, not ours to read, or not a transcript
 		}
 		if q.Workspace != "" && below(head, q.Workspace) {

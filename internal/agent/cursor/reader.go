@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"belay/checkpoint"
+	"belay/internal/agent"
 	"belay/internal/jsontext"
 	"belay/internal/transcript/lines"
 	"belay/internal/transcript/wholefile"
@@ -153,16 +154,16 @@ func asked(s string) string {
 }
 
 // Recognise knows a transcript by its first record, which has a role and a message and nothing else.
-func (*Agent) Recognise(head []byte) bool {
+func (*Agent) Recognise(head []byte) agent.Score {
 	head = bytes.TrimLeft(bytes.TrimPrefix(head, []byte(jsontext.BOM)), " \t\r\n\x00")
 	first, _, _ := bytes.Cut(head, []byte("\n"))
 	if len(first) == 0 || first[0] != '{' {
-		return false
+		return agent.NotMine
 	}
 	members := jsontext.Read(first, 0).Items
 	if len(members) != 2 || members[0].Key != "role" || members[1].Key != "message" {
-		return false
+		return agent.NotMine
 	}
 	message := first[members[1].Value:]
-	return bytes.HasPrefix(message, []byte("{")) && bytes.Contains(message, []byte(`"content"`))
+	return agent.MineIf(bytes.HasPrefix(message, []byte("{")) && bytes.Contains(message, []byte(`"content"`)))
 }

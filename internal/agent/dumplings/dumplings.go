@@ -23,6 +23,8 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
+	"belay/internal/agent/kit/tools"
+	"belay/internal/transcript/sqlite"
 	"belay/internal/transcript/wholefile"
 )
 
@@ -53,6 +55,9 @@ func (a *Agent) Events() []agent.EventSpec { return nil }
 // Limits of a brief that a person asks for.
 func (a *Agent) Limits() agent.Limits { return agent.Limits{BriefBytes: 9000} }
 
+// Tools are those of any program: a program brings its own.
+func (a *Agent) Tools() tools.Table { return tools.Generic }
+
 // Decode knows no payloads: a program that uses the library sends op event.
 func (a *Agent) Decode(context.Context, agent.Hook) (agent.Incoming, error) {
 	return agent.Incoming{}, agent.ErrNotOurs
@@ -63,7 +68,6 @@ func (a *Agent) Reply(_, text string) []byte { return []byte(text) }
 
 const (
 	fileSuffix = ".duas"
-	sqliteHead = "SQLite format 3\x00"
 )
 
 // Open gives the reader of a .duas file, or of one row of a database.
@@ -75,8 +79,8 @@ func (a *Agent) Open(src agent.Source) checkpoint.Transcript {
 }
 
 func isDatabase(path string) bool {
-	head := headOf(path, len(sqliteHead))
-	return string(head) == sqliteHead || len(head) == 0 && !strings.HasSuffix(path, fileSuffix) && filepath.Ext(path) != ""
+	head := headOf(path, len(sqlite.Header))
+	return string(head) == sqlite.Header || len(head) == 0 && !strings.HasSuffix(path, fileSuffix) && filepath.Ext(path) != ""
 }
 
 // headOf gives the first bytes of a regular file; none of what cannot be read.
@@ -179,10 +183,10 @@ func names(path, session string) bool {
 }
 
 // Recognise knows a .duas file by its first section, and a database by its table.
-func (*Agent) Recognise(head []byte) bool {
-	if bytes.HasPrefix(head, []byte(sqliteHead)) {
-		return tableForm().Match(head)
+func (*Agent) Recognise(head []byte) agent.Score {
+	if bytes.HasPrefix(head, []byte(sqlite.Header)) {
+		return agent.MineIf(tableForm().Match(head))
 	}
 	m := readHead(head)
-	return m.section && m.format != ""
+	return agent.MineIf(m.section && m.format != "")
 }

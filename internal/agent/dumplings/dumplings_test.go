@@ -17,6 +17,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
+	"belay/internal/transcript/sqlite"
 	"belay/internal/transcript/wholefile"
 )
 
@@ -184,7 +185,7 @@ func TestTable(t *testing.T) {
 	save(t, db, "one", "2026-07-21T12:00:00+02:00", hello, yes, more)
 	same(t, "then", show(read(t, src, b.Cursor, checkpoint.ReadOptions{}).Entries), []string{"user more"})
 	head, err := os.ReadFile(path)
-	if err != nil || !New(agent.Host{}).Recognise(head[:min(len(head), 64<<10)]) {
+	if err != nil || New(agent.Host{}).Recognise(head[:min(len(head), 64<<10)]) != agent.Mine {
 		t.Errorf("the database is not recognised (%v)", err)
 	}
 	if got := New(agent.Host{}).Watch(path); !slices.Equal(got, []string{path, path + "-wal"}) {
@@ -239,10 +240,10 @@ func TestRecognise(t *testing.T) {
 		"[CONFIG]\n[META]\nformat_version = 1\n": false,
 		hello:                                    false,
 		"":                                       false,
-		sqliteHead + "...":                       false,
-		sqliteHead + "CREATE TABLE session (id TEXT)": false,
+		sqlite.Header + "...":                    false,
+		sqlite.Header + "CREATE TABLE session (id TEXT)": false,
 	} {
-		if got := New(agent.Host{}).Recognise([]byte(head)); got != want {
+		if got := New(agent.Host{}).Recognise([]byte(head)) == agent.Mine; got != want {
 			t.Errorf("%q: %v, want %v", head, got, want)
 		}
 	}

@@ -206,7 +206,22 @@ func empty(path string) bool {
 	return err == nil && nothing
 }
 
-// Recognise knows Gemini's transcripts, of both forms, by their header.
-func (*Agent) Recognise(head []byte) bool {
-	return bytes.Contains(head, []byte(`"projectHash"`)) && bytes.Contains(head, []byte(`"sessionId"`)) && !bytes.Contains(head, []byte(`"uuid"`))
+// Recognise knows Gemini's transcripts by their header: the first of the records, or the head of a document. A header that
+// is not there whole may be another agent's.
+func (*Agent) Recognise(head []byte) agent.Score {
+	first, rest, _ := bytes.Cut(bytes.TrimLeft(head, "\xef\xbb\xbf \t\r\n\x00"), []byte("\n"))
+	if string(bytes.TrimSpace(first)) == "{" {
+		first = rest // a document, a key on each line
+	}
+	switch {
+	case isHeader(first):
+		return agent.Mine
+	case isHeader(head):
+		return agent.Alike
+	}
+	return agent.NotMine
+}
+
+func isHeader(text []byte) bool {
+	return bytes.Contains(text, []byte(`"projectHash"`)) && bytes.Contains(text, []byte(`"sessionId"`))
 }

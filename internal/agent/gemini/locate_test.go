@@ -121,12 +121,12 @@ func TestRecognise(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !New(agent.Host{}).Recognise(data[:min(len(data), 64<<10)]) {
+		if New(agent.Host{}).Recognise(data[:min(len(data), 64<<10)]) != agent.Mine {
 			t.Errorf("%s is not recognised", path)
 		}
 	}
 	for _, head := range []string{"", `{"type":"user","uuid":"x","sessionId":"s"}`, `{"type":"session","version":3,"id":"x","cwd":"/"}`} {
-		if New(agent.Host{}).Recognise([]byte(head)) {
+		if New(agent.Host{}).Recognise([]byte(head)) != agent.NotMine {
 			t.Errorf("%s is recognised, want not", head)
 		}
 	}

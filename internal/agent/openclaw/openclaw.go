@@ -21,6 +21,7 @@ import (
 	"belay/internal/agent"
 	"belay/internal/agent/kit/payload"
 	"belay/internal/agent/pi"
+	"belay/internal/transcript/sqlite"
 )
 
 const name = "openclaw"
@@ -100,9 +101,10 @@ func (a *Agent) Watch(path string) []string {
 func isDatabase(path string) bool { return strings.HasSuffix(path, ".sqlite") }
 
 // Recognise knows the database by its tables, as far as they stand in its head, and the header of a file.
-func (a *Agent) Recognise(head []byte) bool {
-	if s := string(head); strings.HasPrefix(s, "SQLite format 3\x00") {
-		return strings.Contains(s, "transcript_events") || strings.Contains(s, "session_nodes") && strings.Contains(s, "session_key")
+func (a *Agent) Recognise(head []byte) agent.Score {
+	if s := string(head); strings.HasPrefix(s, sqlite.Header) {
+		return agent.MineIf(strings.Contains(s, "transcript_events") ||
+			strings.Contains(s, "session_nodes") && strings.Contains(s, "session_key"))
 	}
 	return a.Agent.Recognise(head)
 }

@@ -17,6 +17,7 @@ import (
 	"belay/internal/agent"
 	"belay/internal/agent/agenttest"
 	"belay/internal/transcript/lines"
+	"belay/internal/transcript/sqlite"
 )
 
 // digest tells what a session came to, in one line.
@@ -215,9 +216,9 @@ func TestRecognise(t *testing.T) {
 	for name, c := range map[string]struct {
 		head string
 		want bool
-	}{"the database": {string(data[:64<<10]), true}, "another database": {"SQLite format 3\x00 nothing of the kind", false},
-		"a file": {header + `{"customType":"openclaw.cache-ttl","parentId":null}`, true}, "nothing": {"", false}} {
-		if got := New(agent.Host{}).Recognise([]byte(c.head)); got != c.want {
+	}{"the database": {string(data[:64<<10]), true}, "another database": {sqlite.Header + " nothing of the kind", false},
+		"a file": {header + "\n" + `{"customType":"openclaw.cache-ttl","parentId":null}`, true}, "nothing": {"", false}} {
+		if got := New(agent.Host{}).Recognise([]byte(c.head)) == agent.Mine; got != c.want {
 			t.Errorf("%s: got %v, want %v", name, got, c.want)
 		}
 	}

@@ -95,8 +95,8 @@ var sessionForm = lazyre.New(`ses_[0-9a-f]{12}[0-9A-Za-z]{14}`)
 
 // Recognise says whether a file begins as a database of opencode does. Its schema may lie far behind; ids of sessions stand
 // near the beginning once there is one.
-func (a *Agent) Recognise(head []byte) bool {
-	return bytes.HasPrefix(head, []byte("SQLite format 3\x00")) && sessionForm().Match(head)
+func (a *Agent) Recognise(head []byte) agent.Score {
+	return agent.MineIf(bytes.HasPrefix(head, []byte(sqlite.Header)) && sessionForm().Match(head))
 }
 
 // Watch names the database and its log.

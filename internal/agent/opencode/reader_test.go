@@ -11,6 +11,7 @@ import (
 
 	"belay/checkpoint"
 	"belay/internal/agent"
+	"belay/internal/transcript/sqlite"
 )
 
 // TestRows: what each kind of record means, by the log of events and by the tables alone.
@@ -242,10 +243,11 @@ func TestRecognise(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := New(agent.Host{})
-	if !a.Recognise(head[:64<<10]) {
+	if a.Recognise(head[:64<<10]) != agent.Mine {
 		t.Error("the captured database is not recognised")
 	}
-	if a.Recognise([]byte("SQLite format 3\x00")) || a.Recognise([]byte(`{"type":"session","project_id":1,"slug":2}`)) {
+	if a.Recognise([]byte(sqlite.Header)) != agent.NotMine ||
+		a.Recognise([]byte(`{"type":"session","project_id":1,"slug":2}`)) != agent.NotMine {
 		t.Error("another program's file is recognised")
 	}
 }

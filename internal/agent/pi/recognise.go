@@ -1,12 +1,27 @@
 package pi
 
-import "bytes"
+import (
+	"bytes"
+	"encoding/json"
 
-// Recognise knows the session header of both programs. What names OpenClaw is OpenClaw's; everything else is pi's. A
-// database may hold these words too, and is no file of lines.
-func (a *Agent) Recognise(head []byte) bool {
-	header := !bytes.HasPrefix(head, []byte("SQLite format 3\x00")) && bytes.Contains(head, []byte(`"session"`)) &&
-		(bytes.Contains(head, []byte(`"parentId"`)) || bytes.Contains(head, []byte(`"version"`)) ||
-			bytes.Contains(head, []byte(`"message"`)))
-	return header && bytes.Contains(head, []byte(openclaw)) == (a.name == openclaw)
+	"belay/internal/agent"
+)
+
+// Recognise knows the header of both programs, which is the first record. What names OpenClaw is OpenClaw's; everything else
+// is pi's. Behind a header that a crash cut short, the records alone may be another agent's.
+func (a *Agent) Recognise(head []byte) agent.Score {
+	head = bytes.TrimLeft(head, "\xef\xbb\xbf \t\r\n\x00")
+	has := func(text []byte, word string) bool { return bytes.Contains(text, []byte(word)) }
+	if !bytes.HasPrefix(head, []byte("{")) || has(head, "openclaw") != (a.name == openclaw) {
+		return agent.NotMine
+	}
+
+	first, _, _ := bytes.Cut(head, []byte("\n"))
+	switch {
+	case json.Valid(first) && has(first, `"session"`) && has(first, `"version"`):
+		return agent.Mine
+	case has(head, `"session"`) && (has(head, `"version"`) || has(head, `"parentId"`) || has(head, `"message"`)):
+		return agent.Alike
+	}
+	return agent.NotMine
 }

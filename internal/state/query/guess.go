@@ -8,7 +8,7 @@ import (
 	"belay/internal/agent"
 )
 
-// Guess tells whose transcript a file is by its first records; empty when no agent knows it.
+// Guess tells whose transcript a file is by its first records; empty when no agent knows it, or several do.
 func (f Folder) Guess(path string) string {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -20,11 +20,8 @@ func (f Folder) Guess(path string) string {
 	if err != nil {
 		return ""
 	}
-
-	for _, a := range f.Agents {
-		if r, ok := a.(agent.Recogniser); ok && r.Recognise(head) {
-			return a.Name()
-		}
+	if a, ok := agent.Recognise(f.Agents, head); ok {
+		return a.Name()
 	}
 
 	return ""

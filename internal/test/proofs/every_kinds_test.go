@@ -25,7 +25,6 @@ var kinds = []kind{
 
 	// Transcripts that do not say whose they are.
 	{names: re(`/T15-empty\.jsonl$`), agent: "claude-code", why: "nothing in it"},
-	{names: re(`/claude/.*/T08-torn-header\.jsonl$`), agent: "claude-code", why: "the stub of a header of pi's on its first line"},
 	{names: re(`/pi/.*/T08-torn-header\.jsonl$`), agent: "pi", why: "records of Claude Code's behind the stub of its header"},
 	{names: re(`/F11-old\.jsonl$`), agent: "claude-code", why: "a header of Gemini's before its records"},
 	{names: re(`/claude/testdata/hooks/(O04|X01|X02)-`)},

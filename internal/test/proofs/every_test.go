@@ -203,35 +203,31 @@ type kind struct {
 	hooks string
 	// reason says why this is neither.
 	reason string
-	// agent is set for transcripts that nobody knows by their beginning, or several do; why says what is wrong with it.
+	// agent is set for transcripts that are not known as its own by their beginning; why says what is wrong with it.
 	agent, why string
 	// rows is the table whose rows the file holds as lines: they are put into a database first.
 	rows string
 }
 
-// claimed is the one agent that knows a transcript by its beginning.
+// claimed is the agent that knows a transcript by its beginning, better than any other.
 func claimed(t *testing.T, k kind, name, path string) agent.Agent {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var by []string
-	for _, a := range all.All(agent.Host{}) {
-		if r, ok := a.(agent.Recogniser); ok && r.Recognise(data[:min(len(data), 64<<10)]) {
-			by = append(by, a.Name())
+	a, ok := agent.Recognise(all.All(agent.Host{}), data[:min(len(data), 64<<10)])
+	if k.agent == "" {
+		if !ok {
+			t.Fatalf("%s is of no agent", name)
 		}
+		return a
 	}
-	if (len(by) == 1) == (k.agent != "") {
-		t.Errorf("%s is claimed by %q, want exactly one agent, but for the files of kinds that are claimed by none or several", name, by)
+	if ok && a.Name() == k.agent {
+		t.Errorf("%s is known as %s's: its kind need not say so", name, k.agent)
 	}
-	who := k.agent
-	if who == "" && len(by) > 0 {
-		who = by[0]
-	}
-	a, ok := all.ByName(agent.Host{}, who)
-	if !ok {
-		t.Fatalf("%s is of no agent", name)
+	if a, ok = all.ByName(agent.Host{}, k.agent); !ok {
+		t.Fatalf("no agent %s", k.agent)
 	}
 	return a
 }

@@ -29,6 +29,9 @@ import (
 	"modernc.org/sqlite" // also registers the driver
 )
 
+// Header is how every database begins.
+const Header = "SQLite format 3\x00"
+
 // Errors of View.
 var (
 	// ErrTooLarge: the database can only be read from a copy, and is larger than CopyMax.
