@@ -36,7 +36,7 @@ func (form) Fact(data []byte) (repair.Fact, bool) {
 	case "text", "thinking", "toolCall", "image":
 		return repair.Fact{}, false // a block of a message that was cut short
 	}
-	f := repair.Fact{Header: rec.typ == typeHeader, Compaction: rec.typ == typeCompaction}
+	f := repair.Fact{Header: rec.typ == typeHeader || rec.typ == typeTitle, Compaction: rec.typ == typeCompaction}
 	if !f.Header {
 		f.Key, f.Node, f.Parent = rec.id, rec.id, text(rec.parent)
 	}
@@ -55,7 +55,7 @@ func (form) Fact(data []byte) (repair.Fact, bool) {
 }
 
 // heals says whether the program makes itself a header that is lost, as OpenClaw does.
-func (f form) heals() bool { return f.agent != "pi" }
+func (f form) heals() bool { return f.agent == openclaw }
 
 // Header of version 3: what stood in the lost one is taken from its stub, the file's name and the folder's. OpenClaw's folder
 // does not tell; its own header is as good as one without the place.
@@ -159,6 +159,9 @@ func recordWith(from []byte, id, parent string, message []byte) []byte {
 
 // Minds says what pi 1.6.0 and OpenClaw 2026.7.35 were seen to do.
 func (f form) Minds(a repair.Action) string {
+	if f.agent != "pi" && !f.heals() {
+		return ""
+	}
 	switch a {
 	case repair.MakeHeader, repair.TrimMark:
 		if f.heals() {
