@@ -116,7 +116,8 @@ func (h home) transcripts(t *testing.T, p *planter) map[string]string {
 	files := map[string]string{}
 	for name, from := range map[string]string{
 		"claude-code": "claude/testdata/hooks/X01-secrets.jsonl", "codex": "codex/testdata/reader/generated/*.jsonl", "gemini": "gemini/testdata/transcripts/0.61-tools-then-resume.jsonl",
-		"pi": "pi/testdata/pi/*.jsonl", "copilot": "copilot/testdata/events.handmade.jsonl", "cursor": "cursor/testdata/agent-transcript-tool-use.handmade.jsonl",
+		"pi": "pi/testdata/pi/*.jsonl", "oh-my-pi": "ohmypi/testdata/killed-resumed.captured.jsonl", "droid": "droid/testdata/told.captured.jsonl",
+		"copilot": "copilot/testdata/events.handmade.jsonl", "cursor": "cursor/testdata/agent-transcript-tool-use.handmade.jsonl",
 	} {
 		paths, err := filepath.Glob(filepath.Join("..", "..", "internal", "agent", from))
 		if err != nil || len(paths) == 0 {

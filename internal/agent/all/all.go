@@ -10,8 +10,10 @@ import (
 	"belay/internal/agent/codex"
 	"belay/internal/agent/copilot"
 	"belay/internal/agent/cursor"
+	"belay/internal/agent/droid"
 	"belay/internal/agent/dumplings"
 	"belay/internal/agent/gemini"
+	"belay/internal/agent/ohmypi"
 	"belay/internal/agent/openclaw"
 	"belay/internal/agent/opencode"
 	"belay/internal/agent/pi"
@@ -26,6 +28,8 @@ func All(h agent.Host) []agent.Agent {
 		openclaw.New(h),
 		opencode.New(h),
 		pi.Pi(h),
+		ohmypi.New(h),
+		droid.New(h),
 		cursor.New(h),
 		copilot.New(h),
 		agentzero.New(h),

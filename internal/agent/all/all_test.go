@@ -8,7 +8,7 @@ import (
 )
 
 func TestByName(t *testing.T) {
-	for _, name := range []string{"claude-code", "codex", "gemini", "opencode", "openclaw", "pi", "cursor", "copilot", "agent-zero", "dumplings", "chat-session"} {
+	for _, name := range []string{"claude-code", "codex", "gemini", "opencode", "openclaw", "pi", "oh-my-pi", "droid", "cursor", "copilot", "agent-zero", "dumplings", "chat-session"} {
 		a, ok := ByName(agent.Host{}, name)
 		if !ok || a.Name() != name {
 			t.Errorf("ByName(%q): %v %v, want that agent", name, a, ok)

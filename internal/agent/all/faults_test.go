@@ -29,6 +29,8 @@ var settings = map[string]struct{ path, text string }{
 	"openclaw":    {".openclaw/openclaw.json", "{\n  // mine\n  gateway: {port: 1},\n}\n"},
 	"opencode":    {".config/opencode/opencode.json", "{ }\n"},
 	"pi":          {".pi/agent/settings.json", "{ }\n"},
+	"oh-my-pi":    {".omp/agent/config.yml", "x: 1\n"},
+	"droid":       {".factory/settings.json", "{ // mine\n  \"hooks\":  {\"Stop\": [ {\"hooks\":[{\"type\":\"command\",\"command\":\"say done\"}]} ]},\n \"x\":1 }\n\n"},
 	"cursor":      {".cursor/hooks.json", "{\"version\":1, \"hooks\" : {}}\n"},
 	"copilot":     {".copilot/config.json", "{ }\n"},
 }

@@ -50,12 +50,24 @@ var lineForms = []lineForm{
 		}},
 	{"openclaw", session + ".jsonl", piHead, piSays},
 	{"pi", "2026-01-05T10-00-00-000Z_" + session + ".jsonl", piHead, piSays},
+	{"oh-my-pi", "2026-01-05T10-00-00-000Z_" + session + ".jsonl", titleHead() + "\n" + piHead, piSays},
+	{"droid", session + ".jsonl", `{"type":"session_start","id":"` + session + `","title":"x","owner":"user","version":2,"cwd":"/proj"}`,
+		func(n int, text string) string {
+			return marshal(map[string]any{"type": "message", "id": id(n), "timestamp": stamp, "parentId": id(n - 1),
+				"message": map[string]any{"role": role(n), "content": []map[string]string{{"type": "text", "text": text}}}})
+		}},
 }
 
 const (
 	stamp  = "2026-01-05T10:00:00.000Z"
 	piHead = `{"type":"session","version":3,"id":"` + session + `","timestamp":"` + stamp + `","cwd":"/proj"}`
 )
+
+// titleHead is oh-my-pi's first line, which is padded to 256 bytes with its newline.
+func titleHead() string {
+	head := `{"type":"title","v":1,"title":"","updatedAt":"` + stamp + `","pad":"`
+	return head + strings.Repeat(" ", 255-len(head)-len(`"}`)) + `"}`
+}
 
 func piSays(n int, text string) string {
 	message := map[string]any{"role": role(n), "content": []map[string]string{{"type": "text", "text": text}}, "timestamp": 1767607200000 + n}
@@ -94,7 +106,7 @@ func (f lineForm) all(lines ...string) string {
 }
 
 // heads is how many lines lie before the first record.
-func (f lineForm) heads() int64 { return int64(min(1, len(f.head))) }
+func (f lineForm) heads() int64 { return int64(min(1, len(f.head)) + strings.Count(f.head, "\n")) }
 
 func (f lineForm) put(t *testing.T, text string) string {
 	t.Helper()

@@ -15,6 +15,7 @@ import (
 var places = map[string]string{
 	"claude-code": ".claude/projects/-proj", "codex": ".codex", "gemini": ".gemini/tmp/ab/chats",
 	"openclaw": ".openclaw/agents/main/sessions", "pi": ".pi/agent/sessions/--proj--",
+	"oh-my-pi": ".omp/agent/sessions/-proj", "droid": ".factory/sessions/-proj",
 }
 
 // M01: the sessions of every agent are listed from the heads of their files, whatever their size. N05: by id alone, too.

@@ -22,7 +22,7 @@ func (a *Agent) Examine(ctx context.Context, src agent.Source, seen func(int64))
 // form says what both programs' files are like: a header, then a tree of records. The symptoms were seen in pi 1.6.0
 // and OpenClaw 2026.7.35, which makes itself a header when it is lost.
 func (a *Agent) form() repair.Form {
-	heals := a.name != "pi"
+	heals := a.name == openclaw
 	headless := "it refuses the file: its first record is no session header"
 	circle := "it ends with an error: the parents of a record go in a circle"
 	if heals {
@@ -30,7 +30,7 @@ func (a *Agent) form() repair.Form {
 		circle = "all before it is lost to the model: the parents of a record go in a circle"
 	}
 	const unreadable = "it cannot read this line: what is on it is lost to the model, and all before it"
-	return repair.Form{
+	f := repair.Form{
 		Agent: a.name, Keys: []string{"type"}, Fact: fact, ParentKey: "parentId", Chained: true,
 		Close: closeCall, Recall: recall,
 		Header: func(path string, stub []byte, first [][]byte) ([]byte, error) {
@@ -48,6 +48,10 @@ func (a *Agent) form() repair.Form {
 			repair.DropRepeat: "what came after the first copy of this record is lost to the model",
 		},
 	}
+	if a.name != "pi" && !heals {
+		f.Symptoms = nil // what another program does is not known
+	}
+	return f
 }
 
 func fact(data []byte) (repair.Fact, bool) {
@@ -59,7 +63,7 @@ func fact(data []byte) (repair.Fact, bool) {
 	case "text", "thinking", "toolCall", "image":
 		return repair.Fact{}, false // a block of a message that was cut short
 	}
-	f := repair.Fact{Header: rec.typ == typeHeader, Compaction: rec.typ == typeCompaction}
+	f := repair.Fact{Header: rec.typ == typeHeader || rec.typ == typeTitle, Compaction: rec.typ == typeCompaction}
 	if !f.Header {
 		f.Key, f.Node, f.Parent = rec.id, rec.id, text(rec.parent)
 	}

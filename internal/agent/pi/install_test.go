@@ -23,7 +23,7 @@ func newBox(t *testing.T, version string) *Program {
 		t.Fatal(err)
 	}
 	a := Pi(agent.Host{})
-	a.home, a.path, a.fsys = filepath.Join(dir, ".pi", "agent"), filepath.Join(dir, "bin"), vfs.OS{}
+	a.kin.Home, a.path, a.fsys = filepath.Join(dir, ".pi", "agent"), filepath.Join(dir, "bin"), vfs.OS{}
 	if version != "" {
 		pkg := filepath.Join(dir, "lib", "pi-coding-agent")
 		put(t, filepath.Join(pkg, "package.json"), `{"name":"@anyone/pi-coding-agent","version":"`+version+`"}`)
@@ -58,11 +58,11 @@ func TestInstallAndUninstall(t *testing.T) {
 	for _, there := range []string{"", "..", ".", "extensions"} { // which of pi's folders were there before
 		a, p := newBox(t, ""), hookAt(t)
 		if there != "" {
-			if err := os.MkdirAll(filepath.Join(a.home, there), 0o755); err != nil {
+			if err := os.MkdirAll(filepath.Join(a.kin.Home, there), 0o755); err != nil {
 				t.Fatal(err)
 			}
 		}
-		root := filepath.Dir(filepath.Dir(a.home))
+		root := filepath.Dir(filepath.Dir(a.kin.Home))
 		before := tree(t, root)
 		list, err := a.Install(t.Context(), p, true)
 		act(t, list, err, "create")
@@ -129,10 +129,10 @@ func TestInstallKeepsWhatIsNotOurs(t *testing.T) {
 	a = newBox(t, "")
 	list, err = a.Install(t.Context(), p, false)
 	act(t, list, err, "create")
-	put(t, filepath.Join(a.home, "settings.json"), "{}")
+	put(t, filepath.Join(a.kin.Home, "settings.json"), "{}")
 	list, err = a.Uninstall(p, false)
 	act(t, list, err, "remove")
-	if _, err := os.Stat(filepath.Join(a.home, "settings.json")); err != nil {
+	if _, err := os.Stat(filepath.Join(a.kin.Home, "settings.json")); err != nil {
 		t.Errorf("pi's own file went with the folder: %v", err)
 	}
 }
@@ -144,7 +144,7 @@ func TestInstallRefuses(t *testing.T) {
 			t.Errorf("hook %q: got %v, want agent.ErrBadHook", hook, err)
 		}
 	}
-	a.home = ""
+	a.kin.Home = ""
 	if _, err := a.Install(t.Context(), hookAt(t), false); !errors.Is(err, agent.ErrNoHome) {
 		t.Errorf("without a home: got %v, want agent.ErrNoHome", err)
 	}
@@ -207,7 +207,7 @@ func TestPresent(t *testing.T) {
 	if v, ok := a.Present(); v != "" || ok {
 		t.Errorf("another pi: got %q, %v", v, ok)
 	}
-	if err := os.MkdirAll(a.home, 0o755); err != nil {
+	if err := os.MkdirAll(a.kin.Home, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if v, ok := a.Present(); v != "" || !ok {

@@ -141,10 +141,10 @@ func live(dir string) (files []candidate, folders []string) {
 	return files, folders
 }
 
-// piFiles lists pi's transcripts: a folder for each workspace, or one folder that the user chose.
-func piFiles(h agent.Host) []candidate {
+// filesIn lists the transcripts in folders: one for each workspace, or one that the user chose.
+func filesIn(dirs []string) []candidate {
 	var files []candidate
-	for _, dir := range piSessionDirs(h) {
+	for _, dir := range dirs {
 		own, folders := live(dir)
 		files = append(files, own...)
 		for _, folder := range folders {

@@ -9,11 +9,23 @@ import (
 	"belay/internal/vfs"
 )
 
-// Program is pi itself: its transcripts, the events of belay's extension for it, and the installer of that extension.
+// Kin is what a program has of its own whose transcripts have pi's form and whose extensions are pi's.
+type Kin struct {
+	Name      string          // its word on belay's command line
+	Program   string          // its name on the PATH, in a package called pi-coding-agent
+	Home      string          // its own folder; empty when nothing says where it is
+	Sessions  func() []string // the folders in which it keeps transcripts, by workspace or not
+	Extension string          // belay's extension for it
+	Events    []agent.EventSpec
+	Resume    func(session string) string
+}
+
+// Program is pi itself, or its kin: its transcripts, the events of belay's extension for it, and the installer of that
+// extension.
 type Program struct {
 	*Agent
-	home string // pi's own folder: $PI_CODING_AGENT_DIR, else ~/.pi/agent; empty when there is no home folder
-	path string // where the pi program is looked for, as in $PATH
+	kin  Kin
+	path string // where the program is looked for, as in $PATH
 	fsys vfs.FS
 }
 
@@ -22,31 +34,36 @@ var (
 	_ agent.Installer = (*Program)(nil)
 )
 
+// New gives a program as it is on a machine.
+func New(h agent.Host, k Kin) *Program {
+	return &Program{
+		Agent: &Agent{
+			name: k.Name, events: k.Events, limits: agent.Limits{BriefBytes: briefBytes}, resume: k.Resume,
+			list: func() []candidate { return filesIn(k.Sessions()) },
+		},
+		kin: k, path: h.Var("PATH"), fsys: h.FS,
+	}
+}
+
 // Pi gives the agent "pi" as it is on a machine. It waits for before_agent_start without a limit; the extension does not wait
 // longer than a second.
 func Pi(h agent.Host) *Program {
-	return &Program{
-		Agent: &Agent{
-			name: "pi",
-			events: []agent.EventSpec{
-				{Name: "session_start"},
-				{Name: "before_agent_start", Waits: true},
-				{Name: "tool_execution_start"},
-				{Name: "tool_execution_end"},
-				{Name: "agent_end"},
-				{Name: "agent_settled"},
-				{Name: "session_before_compact"},
-				{Name: "session_compact"},
-				{Name: "session_shutdown"},
-			},
-			limits: agent.Limits{BriefBytes: briefBytes},
-			resume: func(session string) string { return "pi --session " + payload.ShellWord(session) },
-			list:   func() []candidate { return piFiles(h) },
+	return New(h, Kin{
+		Name: "pi", Program: "pi", Home: piHome(h), Extension: extension,
+		Sessions: func() []string { return piSessionDirs(h) },
+		Events: []agent.EventSpec{
+			{Name: "session_start"},
+			{Name: "before_agent_start", Waits: true},
+			{Name: "tool_execution_start"},
+			{Name: "tool_execution_end"},
+			{Name: "agent_end"},
+			{Name: "agent_settled"},
+			{Name: "session_before_compact"},
+			{Name: "session_compact"},
+			{Name: "session_shutdown"},
 		},
-		home: piHome(h),
-		path: h.Var("PATH"),
-		fsys: h.FS,
-	}
+		Resume: func(session string) string { return "pi --session " + payload.ShellWord(session) },
+	})
 }
 
 // piHome is pi's own folder; empty when nothing says where it is.

@@ -16,6 +16,8 @@ const (
 	typeBranch     = "branch_summary"
 	typeCustom     = "custom_message"
 	typeReset      = "reset"
+	typeBoundary   = "reset_boundary" // oh-my-pi's reset
+	typeTitle      = "title"          // oh-my-pi's first line, which stands before the header
 	typeLeaf       = "leaf"
 )
 
@@ -38,7 +40,9 @@ func parse(line []byte, offset int64) (record, bool) {
 	ok := fields(line, func(key, value []byte) {
 		switch string(key) {
 		case "type":
-			r.typ = text(value)
+			if r.typ = text(value); r.typ == typeBoundary {
+				r.typ = typeReset
+			}
 		case "id":
 			r.id = text(value)
 		case "parentId":
@@ -59,7 +63,7 @@ func parse(line []byte, offset int64) (record, bool) {
 			r.customType = value
 		case "cwd":
 			r.cwd = value
-		case "modelId":
+		case "modelId", "model": // oh-my-pi's
 			r.model = value
 		}
 	})

@@ -8,6 +8,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	records "belay/internal/transcript/lines"
 )
 
 const (
@@ -96,7 +98,7 @@ func (s *source) continues(t trailer) (bool, error) {
 
 func (s *source) fingerprint(at, n int64) (fingerprint, error) {
 	b := make([]byte, n)
-	if m, err := s.f.ReadAt(b, at); err != nil && err != io.EOF {
+	if m, err := records.ReadSteady(s.f, b, at); err != nil && err != io.EOF {
 		return fingerprint{}, fmt.Errorf("read transcript: %w", err)
 	} else {
 		b = b[:m]

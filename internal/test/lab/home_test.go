@@ -35,17 +35,19 @@ const (
 
 // program is an agent under proof: what the cases of all agents need to know of it.
 type program struct {
-	name  string                 // belay's word for it
-	env   string                 // the variable that names its program
-	dir   string                 // its own folder in the home
-	files string                 // where its transcripts lie in the home: a pattern
-	setup func(h *home)          // writes what a user of it has, before belay is installed
-	vars  func(h *home) []string // its environment, beside what every program here gets
-	args  []string               // before those of a run
-	slow  time.Duration          // how much longer than others its start may take
-	shell func(string) Call      // a call of its shell tool, with a command
-	again string                 // the flag with which it goes on with a session; --session when empty
-	pid   func(a *agent) int     // its own process when that is not the one started; 0 for that one
+	name    string                 // belay's word for it
+	env     string                 // the variable that names its program
+	dir     string                 // its own folder in the home
+	files   string                 // where its transcripts lie in the home: a pattern
+	setup   func(h *home)          // writes what a user of it has, before belay is installed
+	vars    func(h *home) []string // its environment, beside what every program here gets
+	args    []string               // before those of a run
+	slow    time.Duration          // how much longer than others its start may take
+	shell   func(string) Call      // a call of its shell tool, with a command
+	blind   bool                   // its calls are known from its file alone, which does not say when one starts
+	forgets bool                   // a brief is no part of the conversation that is resumed later
+	again   string                 // the flag with which it goes on with a session; --session when empty
+	pid     func(a *agent) int     // its own process when that is not the one started; 0 for that one
 }
 
 // home is one case's world: a home folder, a project, a model, and belay wired in by its own install command.

@@ -18,7 +18,7 @@ import (
 )
 
 // programVars name the agents' programs: one that is set makes this a run with the real agent.
-var programVars = []string{claudeVar, piVar, "BELAY_LAB_OPENCLAW", "BELAY_LAB_CODEX", "BELAY_LAB_GEMINI", "BELAY_LAB_OPENCODE"}
+var programVars = []string{claudeVar, piVar, ohmypiVar, droidVar, "BELAY_LAB_OPENCLAW", "BELAY_LAB_CODEX", "BELAY_LAB_GEMINI", "BELAY_LAB_OPENCODE"}
 
 const binVar = "BELAY_LAB_BIN" // belay and belay-hook, built by the outer run
 

@@ -36,6 +36,7 @@ var kinds = []kind{
 	{names: re(`^hooks-captured/pi/`), hooks: "pi"},
 	{names: re(`/cursor/.*hook-stdin`), hooks: "cursor"},
 	{names: re(`/copilot/.*hook-stdin`), hooks: "copilot"},
+	{names: re(`/droid/.*hook-stdin`), hooks: "droid"},
 
 	// Rows of databases.
 	{names: re(`\.sqlite-rows\.jsonl$`), rows: "transcript_events"},

@@ -1,6 +1,7 @@
 package lines
 
 import (
+	"bytes"
 	"errors"
 	"hash/fnv"
 	"io"
@@ -22,11 +23,29 @@ func (p *Pos) Position() *Pos { return p }
 
 const printLen = 256 // bytes of each of the two fingerprints of a Pos
 
+// ReadSteady reads at a place in a file, and blanks a first line that the agent writes again and again in place: one that is
+// padded to a fixed length, and says nothing of the records that follow. What is read is steady as long as those are.
+func ReadSteady(r io.ReaderAt, b []byte, off int64) (n int, err error) {
+	n, err = r.ReadAt(b, off)
+	if off >= printLen-1 {
+		return n, err
+	}
+	var first [printLen]byte
+	if _, short := r.ReadAt(first[:], 0); short == nil && isSlot(first[:]) {
+		clear(b[:min(n, int(printLen-1-off))]) // but for its newline
+	}
+	return n, err
+}
+
+func isSlot(line []byte) bool {
+	return bytes.Contains(line, []byte(`"pad":"`)) && bytes.HasSuffix(line, []byte("\"}\n")) && bytes.Count(line, []byte("\n")) == 1
+}
+
 // fingerprint hashes the n bytes at off.
 func fingerprint(r io.ReaderAt, off, n int64) (sum uint64, last byte, err error) {
 	var buf [printLen]byte
 	b := buf[:n]
-	if _, err := r.ReadAt(b, off); err != nil {
+	if _, err := ReadSteady(r, b, off); err != nil {
 		return 0, 0, err
 	}
 	h := fnv.New64a()

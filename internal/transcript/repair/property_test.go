@@ -36,6 +36,7 @@ func samples(t *testing.T) (list []sample) {
 	for _, s := range []struct{ agent, root string }{
 		{"claude-code", "../../agent/claude/testdata/reader"}, {"claude-code", "../../../../shared/transcripts/claude-code"},
 		{"pi", "../../agent/pi/testdata/pi"}, {"pi", "../../../../shared/transcripts/pi"}, {"openclaw", "../../agent/pi/testdata/openclaw"},
+		{"oh-my-pi", "../../agent/ohmypi/testdata"},
 		{"codex", "../../agent/codex/testdata/reader"}, {"codex", "../../../../shared/transcripts/codex"},
 		{"cursor", "../../agent/cursor/testdata"}, {"copilot", "../../agent/copilot/testdata"},
 		{"gemini", "../../agent/gemini/testdata/transcripts"}, {"gemini", "../../../../shared/transcripts/gemini"},

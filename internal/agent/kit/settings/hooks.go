@@ -46,6 +46,10 @@ func (s Spec) parse(b []byte) (document, error) {
 	if d.root, err = s.Dialect.Object(b); err != nil {
 		return d, err
 	}
+	if s.Top {
+		d.hooks, d.has = d.root, true
+		return d, nil
+	}
 	hooks, has := d.root.Find("hooks")
 	if !has {
 		return d, nil

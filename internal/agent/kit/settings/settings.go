@@ -49,6 +49,7 @@ type Spec struct {
 	Label   string        // the name of each hook; empty where hooks have none
 	Unit    time.Duration // of timeouts
 	Flat    bool          // an event's list holds the hooks themselves
+	Top     bool          // the events stand at the top of the file, not below "hooks"
 	Args    bool          // the program and its arguments stand apart: no shell is needed
 	Exec    bool          // the command line goes through a shell, which the hook replaces
 	Bash    bool          // the keys are bash and timeoutSec
