@@ -92,8 +92,8 @@ type Event struct {
 	Marker string `json:"marker,omitempty"`
 }
 
-// Act is what a tool call does, as far as its agent can tell. The zero value is a call that may change something: records
-// of old say no more.
+// Act is what a tool call does, as far as its agent can tell. The zero value is a call that may change something:
+// records of old say no more.
 type Act struct {
 	Reads  bool   `json:"reads,omitempty"`  // it changes nothing
 	File   string `json:"file,omitempty"`   // the file that it changes, as the call names it

@@ -76,7 +76,8 @@ func (s *State) callOf(id string, alike uint64, by witness, at time.Time) *Call 
 		ended := c.State == CallDone || c.State == CallFailed
 		switch {
 		case c.Alike != alike, c.Also != "":
-		case by == byFile && !c.Asked, by == byHook && !c.Started && (c.State == CallOpen || ended && c.EndedAt.After(at)):
+		case by == byFile && !c.Asked,
+			by == byHook && !c.Started && (c.State == CallOpen || ended && c.EndedAt.After(at)):
 			if c.Also = id; ended {
 				s.EndedIDs = keepNewest(append(s.EndedIDs, Hash(id)), maxEndedIDs)
 			}
@@ -184,6 +185,7 @@ func (s *State) toolEnd(e Event) Effect {
 			s.Chain = true
 		}
 	}
+
 	c.describe(e.Name, e.Input, e.Act)
 	s.touch(c, e.File)
 	bare := c.Bare || e.Bare
@@ -260,8 +262,8 @@ func (s *State) pruneCalls() {
 	})
 }
 
-// describe fills in what is known of a call: the tool's name and its arguments, and what its agent says of them. One that
-// names no tool says nothing new of a tool that is known by its name.
+// describe fills in what is known of a call: the tool's name and its arguments, and what its agent says of them. One
+// that names no tool says nothing new of a tool that is known by its name.
 func (c *Call) describe(name, input string, a Act) {
 	first := c.Name == "" && name != ""
 	if first || c.Digest == "" && input != "" && (name != "" || c.Name == "") {
@@ -284,8 +286,8 @@ func (s *State) touch(c *Call, file string) {
 	s.Files = keepNewest(append(s.Files, file), maxFiles)
 }
 
-// wholeInput is the line for a call of which nobody has said what its arguments tell: all of them, without spaces where they
-// are JSON.
+// wholeInput is the line for a call of which nobody has said what its arguments tell: all of them, without spaces where
+// they are JSON.
 func wholeInput(input string) string {
 	var b bytes.Buffer
 	if json.Compact(&b, []byte(input)) == nil {
@@ -294,6 +296,7 @@ func wholeInput(input string) string {
 	if input == "{}" || input == "null" {
 		return ""
 	}
+
 	return Line(input)
 }
 

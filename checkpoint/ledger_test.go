@@ -17,6 +17,7 @@ func ledger(s *State) string {
 		}
 		list = append(list, w)
 	}
+
 	return strings.Join(list, ", ")
 }
 
@@ -48,7 +49,13 @@ func TestLedgerJoinsBothWitnesses(t *testing.T) {
 		{"next prompt ends the chain", "P p, T a, Z a, P q", "a done", false, 1},
 		{"the file's end of turn ends the chain", "F p, C a, R a, E", "a done", false, 1},
 		{"no calls, no chain", "P p, S x", "", false, 0},
-		{"the file behind the hooks makes no chain", "P p, F p, T a, Z a, S x, P q, C a, R a, C b, R b, F q", "a done, b done", false, 1},
+		{
+			"the file behind the hooks makes no chain",
+			"P p, F p, T a, Z a, S x, P q, C a, R a, C b, R b, F q",
+			"a done, b done",
+			false,
+			1,
+		},
 		{"increment ends the chain", "T a, Z a, I", "a done", false, 1},
 	}
 	for _, c := range tests {
@@ -64,8 +71,8 @@ func TestLedgerJoinsBothWitnesses(t *testing.T) {
 	}
 }
 
-// TestCallsUnderTwoIDs: hooks and file name one call each in their own way, and it counts once. A step is as in fold; all calls
-// but x are alike.
+// TestCallsUnderTwoIDs: hooks and file name one call each in their own way, and it counts once. A step is as in fold;
+// all calls but x are alike.
 func TestCallsUnderTwoIDs(t *testing.T) {
 	tests := []struct{ name, steps, want string }{
 		{"hooks first", "T h1, Z h1, C f1, R f1", "h1 done"},
@@ -82,6 +89,7 @@ func TestCallsUnderTwoIDs(t *testing.T) {
 		{"neither id ever reopens", "T h1, C f1, Z h1, R f1, T h1, C f1, Z h1", "h1 done"},
 		{"another", "T h1, C x, C f1", "h1 open, x open"},
 	}
+
 	for _, c := range tests {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFold(t).steps("P p")
@@ -91,6 +99,7 @@ func TestCallsUnderTwoIDs(t *testing.T) {
 				if id == "x" {
 					alike = 8
 				}
+
 				switch op {
 				case "T":
 					f.event(Event{Kind: EventToolStart, Call: id, Alike: alike})
@@ -102,11 +111,13 @@ func TestCallsUnderTwoIDs(t *testing.T) {
 					f.step(step)
 				}
 			}
+
 			if got := ledger(f.s); got != c.want {
 				t.Errorf("ledger %q, want %q", got, c.want)
 			}
 		})
 	}
+
 	late := newFold(t).steps("P p")
 	late.file(Entry{Kind: EntryCall, Call: "f1", Alike: 7})
 	late.steps("R f1")
@@ -130,14 +141,25 @@ func TestBareClients(t *testing.T) {
 		{"one", []Event{start("a"), end("a")}, "a done", 1},
 		{"parallel", []Event{start("a"), start("b"), end("a"), end("b")}, "a done, b done", 1},
 		{"nested nameless", []Event{start(""), start(""), end(""), end("")}, "call-1 done, call-2 done", 1},
-		{"nameless beside a name like ours", []Event{start("call-1"), start(""), end("")}, "call-1 open, call-2 done", 0},
+		{
+			"nameless beside a name like ours",
+			[]Event{start("call-1"), start(""), end("")},
+			"call-1 open, call-2 done",
+			0,
+		},
 		{"nameless end closes no named call", []Event{start("call-abc"), end("")}, "call-abc open", 0},
 		{"an end without a start", []Event{end("")}, "", 0},
 		{"doubled end", []Event{start("a"), end("a"), end("a")}, "a done", 1},
 		{"doubled start", []Event{start("a"), start("a"), end("a")}, "a done", 1},
 		{"two chains", []Event{start("a"), end("a"), start("b"), end("b")}, "a done, b done", 2},
-		{"in the background", []Event{start("a"), {Kind: EventToolEnd, Call: "a", Bare: true, Background: true}}, "a open background", 1},
+		{
+			"in the background",
+			[]Event{start("a"), {Kind: EventToolEnd, Call: "a", Bare: true, Background: true}},
+			"a open background",
+			1,
+		},
 	}
+
 	for _, c := range tests {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFold(t)
@@ -157,12 +179,14 @@ func TestP40ChainsOfBareClientsTrigger(t *testing.T) {
 		m.at(time.Duration(i) * time.Second)
 		m.event(Event{Kind: EventToolStart, Bare: true})
 	}
+
 	for i := range 4 {
 		m.at(time.Duration(10+i) * time.Second)
 		if d := m.event(Event{Kind: EventToolEnd, Bare: true}); (d.Code == CodePassed) != (i == 3) {
 			t.Errorf("end %d: got %s, want a checkpoint at the last end only", i+1, d.Code)
 		}
 	}
+
 	m.at(time.Hour)
 	m.want("13s FULL tool-chain")
 }
@@ -172,10 +196,12 @@ func TestNotSeenToStart(t *testing.T) {
 	if c := f.s.call("b"); !c.NotSeenToStart(f.s) {
 		t.Errorf("%+v: want asked for, not seen to start", c)
 	}
+
 	f.steps("T b")
 	if c := f.s.call("b"); c.NotSeenToStart(f.s) {
 		t.Errorf("%+v: want seen to start", c)
 	}
+
 	g := newFold(t).steps("F p, C b")
 	if c := g.s.call("b"); c.NotSeenToStart(g.s) {
 		t.Errorf("%+v: where no starts are seen, a missing one says nothing", c)
@@ -184,7 +210,9 @@ func TestNotSeenToStart(t *testing.T) {
 
 func TestCallTakesTheHooksTime(t *testing.T) {
 	f := newFold(t).steps("P p")
-	f.file(Entry{Kind: EntryCall, Call: "a", Name: "Bash", Act: Act{Digest: "make"}, At: epoch.Add(-40 * 24 * time.Hour)})
+	f.file(
+		Entry{Kind: EntryCall, Call: "a", Name: "Bash", Act: Act{Digest: "make"}, At: epoch.Add(-40 * 24 * time.Hour)},
+	)
 	f.steps("T a")
 	want := f.now
 	f.steps("T a") // a second witness of the start changes nothing
@@ -198,11 +226,18 @@ func TestBackgroundCallHoldsNothingOpen(t *testing.T) {
 	f.event(Event{Kind: EventToolEnd, Call: "a", Background: true})
 	f.steps("S x")
 	if f.s.InTurn() || f.s.Chain || ledger(f.s) != "a open background" {
-		t.Errorf("in turn %v, chain %v, ledger %s; want false, false, a open background", f.s.InTurn(), f.s.Chain, ledger(f.s))
+		t.Errorf(
+			"in turn %v, chain %v, ledger %s; want false, false, a open background",
+			f.s.InTurn(),
+			f.s.Chain,
+			ledger(f.s),
+		)
 	}
+
 	if d := f.s.InDoubt(); len(d) != 1 || d[0].ID != "a" {
 		t.Errorf("in doubt %+v, want the background call", d)
 	}
+
 	g := newFold(t).steps("F p, C a")
 	g.file(Entry{Kind: EntryResult, Call: "a", Background: true}, Entry{Kind: EntryTurnEnd})
 	if g.s.InTurn() || ledger(g.s) != "a open background" {
@@ -213,12 +248,26 @@ func TestBackgroundCallHoldsNothingOpen(t *testing.T) {
 func TestChildrenAreNotTheParents(t *testing.T) {
 	f := newFold(t).steps("P p, T task")
 	f.event(Event{Kind: EventChildStart, Child: "c1", ChildName: "explorer"})
-	f.file(Entry{Kind: EntryUser, Text: "sub prompt", Child: "c1"}, Entry{Kind: EntryCall, Call: "sub", Child: "c1"}, Entry{Kind: EntryAssistant, Text: "sub answer", Child: "c1"},
-		Entry{Kind: EntryTurnEnd, Child: "c1"})
+	f.file(
+		Entry{Kind: EntryUser, Text: "sub prompt", Child: "c1"},
+		Entry{Kind: EntryCall, Call: "sub", Child: "c1"},
+		Entry{Kind: EntryAssistant, Text: "sub answer", Child: "c1"},
+		Entry{Kind: EntryTurnEnd, Child: "c1"},
+	)
+
 	e := f.event(Event{Kind: EventChildEnd, Child: "c1"})
-	if e.Round || e.ChainEnd || e.Force != "" || f.s.Rounds != 0 || !f.s.Chain || ledger(f.s) != "task open" || said(f.s) != "user: p" {
-		t.Errorf("effect %+v, %d rounds, chain %v, ledger %s, said %s; want none of the child's", e, f.s.Rounds, f.s.Chain, ledger(f.s), said(f.s))
+	if e.Round || e.ChainEnd || e.Force != "" || f.s.Rounds != 0 || !f.s.Chain || ledger(f.s) != "task open" ||
+		said(f.s) != "user: p" {
+		t.Errorf(
+			"effect %+v, %d rounds, chain %v, ledger %s, said %s; want none of the child's",
+			e,
+			f.s.Rounds,
+			f.s.Chain,
+			ledger(f.s),
+			said(f.s),
+		)
 	}
+
 	if len(f.s.Children) != 1 || f.s.Children[0].Running || f.s.Children[0].Name != "explorer" {
 		t.Errorf("children %+v, want one explorer that ended", f.s.Children)
 	}
@@ -233,6 +282,7 @@ func TestR05DeathLeavesOpenCallsInDoubt(t *testing.T) {
 		},
 		"end in a turn": func(f *fold) Effect { return f.event(Event{Kind: EventEnd, Proc: p, Reason: "prompt_input_exit"}) },
 	}
+
 	for name, death := range deaths {
 		t.Run(name, func(t *testing.T) {
 			f := newFold(t)
@@ -240,19 +290,32 @@ func TestR05DeathLeavesOpenCallsInDoubt(t *testing.T) {
 			f.steps("P p, T done, Z done, T b, T c")
 			e := death(f)
 			if !e.ChainEnd || e.Force == "" || f.s.Deaths != 1 || f.s.Ending.Clean || !f.s.Ending.InTurn {
-				t.Errorf("effect %+v, deaths %d, ending %+v; want a forced FULL, 1, in a turn", e, f.s.Deaths, f.s.Ending)
+				t.Errorf(
+					"effect %+v, deaths %d, ending %+v; want a forced FULL, 1, in a turn",
+					e,
+					f.s.Deaths,
+					f.s.Ending,
+				)
 			}
+
 			if got := ledger(f.s); got != "done done, b in doubt, c in doubt" || len(f.s.InDoubt()) != 2 {
 				t.Errorf("ledger %s, want b and c in doubt", got)
 			}
+
 			f.event(Event{Kind: EventGiven, Marker: "m"})
 			if d := f.s.InDoubt(); len(d) != 2 || !d[0].Told {
 				t.Errorf("in doubt after the brief %+v, want both told", d)
 			}
+
 			f.event(Event{Kind: EventExit, Proc: p}) // late, or of the process before
 			f.event(Event{Kind: EventEnd, Proc: p, Reason: "late"})
 			if name != "restart unseen" && (f.s.Deaths != 1 || len(f.s.InDoubt()) != 2 || f.s.Live) {
-				t.Errorf("after late ends: deaths %d, %d in doubt, live %v; want 1, 2, not live", f.s.Deaths, len(f.s.InDoubt()), f.s.Live)
+				t.Errorf(
+					"after late ends: deaths %d, %d in doubt, live %v; want 1, 2, not live",
+					f.s.Deaths,
+					len(f.s.InDoubt()),
+					f.s.Live,
+				)
 			}
 		})
 	}
@@ -272,13 +335,18 @@ func TestS11ExitWhileIdle(t *testing.T) {
 	if f.event(Event{Kind: EventToolEnd, Call: "late", Proc: p}); f.s.Live {
 		t.Error("a late event of a process that is gone made the session live")
 	}
+
 	f.event(Event{Kind: EventEnd, Proc: p, Reason: "logout"}) // its hook was overtaken by the end of the process
 	if !f.s.Ending.Clean || f.s.Live {
 		t.Errorf("a late good-bye: ending %+v, live %v, want clean and not live", f.s.Ending, f.s.Live)
 	}
+
 	f.event(Event{Kind: EventStart, Source: "resume", Proc: &Proc{PID: 9}})
 	f.steps("P q, S y")
-	if e := f.event(Event{Kind: EventEnd, Reason: "exit"}); e.Force != CauseEnd || !f.s.Ending.Clean || f.s.Ending.Reason != "exit" {
+	if e := f.event(
+		Event{Kind: EventEnd, Reason: "exit"},
+	); e.Force != CauseEnd || !f.s.Ending.Clean ||
+		f.s.Ending.Reason != "exit" {
 		t.Errorf("the next end: effect %+v, ending %+v, want a clean one", e, f.s.Ending)
 	}
 }
@@ -301,7 +369,10 @@ func TestExitOfAnotherProcessIsNotOurs(t *testing.T) {
 	f := newFold(t)
 	f.event(Event{Kind: EventStart, Proc: &Proc{PID: 8, Start: 2}})
 	f.steps("P p")
-	if e := f.event(Event{Kind: EventExit, Proc: &Proc{PID: 8, Start: 1}}); e.Force != "" || !f.s.Live || f.s.Deaths != 0 {
+	if e := f.event(
+		Event{Kind: EventExit, Proc: &Proc{PID: 8, Start: 1}},
+	); e.Force != "" || !f.s.Live ||
+		f.s.Deaths != 0 {
 		t.Errorf("effect %+v, live %v, deaths %d, want nothing", e, f.s.Live, f.s.Deaths)
 	}
 }
@@ -314,17 +385,47 @@ func TestH13Sources(t *testing.T) {
 		deaths int
 		said   string
 	}{
-		{"startup", p, 0, "user: p"}, {"resume", p, 0, "user: p"}, {"compact", p, 0, "user: p"}, {"fork", p, 0, "user: p"},
-		{"some_future_source", p, 0, "user: p"}, {"", p, 0, "user: p"}, {"clear", p, 0, ""},
-		{"startup", other, 1, "user: p"}, {"resume", other, 1, "user: p"}, {"", other, 1, "user: p"}, {"clear", other, 0, ""}, {"compact", other, 0, "user: p"},
+		{
+			"startup",
+			p,
+			0,
+			"user: p",
+		},
+		{"resume", p, 0, "user: p"},
+		{"compact", p, 0, "user: p"},
+		{"fork", p, 0, "user: p"},
+		{"some_future_source", p, 0, "user: p"},
+		{"", p, 0, "user: p"},
+		{"clear", p, 0, ""},
+		{
+			"startup",
+			other,
+			1,
+			"user: p",
+		},
+		{"resume", other, 1, "user: p"},
+		{"", other, 1, "user: p"},
+		{"clear", other, 0, ""},
+		{"compact", other, 0, "user: p"},
 	}
+
 	for _, c := range tests {
 		f := newFold(t)
 		f.event(Event{Kind: EventStart, Proc: p})
 		f.steps("P p")
 		f.event(Event{Kind: EventStart, Source: c.source, Proc: c.proc})
-		if f.s.Deaths != c.deaths || said(f.s) != c.said || !f.s.Live || f.s.Source != c.source || *f.s.Proc != *c.proc {
-			t.Errorf("source %q, pid %d: deaths %d, said %q, live %v; want %d, %q, live", c.source, c.proc.PID, f.s.Deaths, said(f.s), f.s.Live, c.deaths, c.said)
+		if f.s.Deaths != c.deaths || said(f.s) != c.said || !f.s.Live || f.s.Source != c.source ||
+			*f.s.Proc != *c.proc {
+			t.Errorf(
+				"source %q, pid %d: deaths %d, said %q, live %v; want %d, %q, live",
+				c.source,
+				c.proc.PID,
+				f.s.Deaths,
+				said(f.s),
+				f.s.Live,
+				c.deaths,
+				c.said,
+			)
 		}
 	}
 }
@@ -344,11 +445,14 @@ func TestClearEmptiesAll(t *testing.T) {
 		} else {
 			f.file(Entry{Kind: EntryClear})
 		}
+
 		s := f.s
 		if said(s) != "" || s.Title != "" || s.Task != "" || s.TaskSet || len(s.Decisions)+len(s.Notes)+len(s.Calls)+len(s.Files)+len(s.Children)+len(s.Turns) != 0 ||
-			s.Chain || s.InTurn() || s.OwedTo || s.Compacts || s.Ending != nil || s.Part != 1 {
+			s.Chain || s.InTurn() || s.OwedTo || s.Compacts || s.Ending != nil ||
+			s.Part != 1 {
 			t.Errorf("%s: left over %s", how, jsonOf(t, s))
 		}
+
 		c := New(s.Clone(), 1, Decision{Level: Full}, f.now)
 		if data := string(mustEncode(t, c)); strings.Contains(data, "never again") || strings.Contains(data, "secret") {
 			t.Errorf("%s: the next checkpoint holds what was cleared:\n%s", how, data)
@@ -358,9 +462,22 @@ func TestClearEmptiesAll(t *testing.T) {
 
 func TestCompactionOnce(t *testing.T) {
 	boundary := Event{Kind: EventEntries, Cursor: "c", Entries: []Entry{{ID: "k", Kind: EntryCompaction}}}
-	summary := Event{Kind: EventEntries, Cursor: "c", Entries: []Entry{{ID: "k", Kind: EntryCompaction, Text: "what was said"}}}
+	summary := Event{
+		Kind:    EventEntries,
+		Cursor:  "c",
+		Entries: []Entry{{ID: "k", Kind: EntryCompaction, Text: "what was said"}},
+	}
+
 	second := Event{Kind: EventEntries, Cursor: "c", Entries: []Entry{{ID: "k2", Kind: EntryCompaction, Text: "again"}}}
-	pre, start, post := Event{Kind: EventCompacting}, Event{Kind: EventStart, Source: "compact"}, Event{Kind: EventCompacted}
+	pre, start, post := Event{
+		Kind: EventCompacting,
+	}, Event{
+		Kind:   EventStart,
+		Source: "compact",
+	}, Event{
+		Kind: EventCompacted,
+	}
+
 	tests := []struct {
 		name   string
 		events []Event
@@ -377,6 +494,7 @@ func TestCompactionOnce(t *testing.T) {
 		{"hook alone", []Event{pre}, 1},
 		{"history", []Event{{Kind: EventEntries, First: true, Entries: boundary.Entries}}, 0},
 	}
+
 	for _, c := range tests {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFold(t)
@@ -395,14 +513,25 @@ func TestMarksAndTask(t *testing.T) {
 	if f.s.Task != "please fix the uploader now" || f.s.Title != "please fix the uploader now" {
 		t.Errorf("task %q, title %q, want the newest prompt over 20 characters that is no command", f.s.Task, f.s.Title)
 	}
+
 	f.event(Event{Kind: EventTask, Text: "write the docs"})
 	f.steps("P and now something entirely different")
 	if f.s.Task != "write the docs" {
 		t.Errorf("task %q, want the one that was set", f.s.Task)
 	}
-	if e := f.event(Event{Kind: EventMark, Decision: true, Text: strings.Repeat("d", 9999)}); e.Force != CauseDecision || len(f.s.Decisions[0].Text) > noteBytes {
-		t.Errorf("decision: effect %+v, %d bytes kept, want forced, at most %d", e, len(f.s.Decisions[0].Text), noteBytes)
+
+	if e := f.event(
+		Event{Kind: EventMark, Decision: true, Text: strings.Repeat("d", 9999)},
+	); e.Force != CauseDecision ||
+		len(f.s.Decisions[0].Text) > noteBytes {
+		t.Errorf(
+			"decision: effect %+v, %d bytes kept, want forced, at most %d",
+			e,
+			len(f.s.Decisions[0].Text),
+			noteBytes,
+		)
 	}
+
 	if e := f.event(Event{Kind: EventMark, Text: "note"}); e != (Effect{}) || len(f.s.Notes) != 1 {
 		t.Errorf("note: effect %+v, notes %v, want it kept and no trigger", e, f.s.Notes)
 	}
@@ -417,8 +546,15 @@ func TestBeatsAreNoSignOfLife(t *testing.T) {
 	} {
 		f.event(Event{Kind: k, Taken: &Taken{}})
 	}
+
 	if !f.s.LastEvent.Equal(last) || !f.s.LastHook.Equal(hook) {
-		t.Errorf("last sign %s, last hook %s, want those of the Stop, %s and %s", f.s.LastEvent, f.s.LastHook, last, hook)
+		t.Errorf(
+			"last sign %s, last hook %s, want those of the Stop, %s and %s",
+			f.s.LastEvent,
+			f.s.LastHook,
+			last,
+			hook,
+		)
 	}
 }
 
@@ -430,6 +566,7 @@ func TestGivenIsConfirmedByItsMarker(t *testing.T) {
 	if f.s.OwedTo || f.s.Given.Confirmed {
 		t.Errorf("owed %v, confirmed %v, want neither", f.s.OwedTo, f.s.Given.Confirmed)
 	}
+
 	f.file(Entry{ID: "m1", Kind: EntryOwn})
 	if !f.s.Given.Confirmed {
 		t.Error("the marker came back in the transcript and the brief is not confirmed")
@@ -451,6 +588,7 @@ func TestCallsLine(t *testing.T) {
 		{"no arguments", "", Event{Kind: EventToolStart, Call: "a", Input: "{ }"}},
 		{"none", "", Event{Kind: EventToolStart, Call: "a", Input: "null"}},
 	}
+
 	for _, c := range tests {
 		f := newFold(t)
 		f.event(c.event)
@@ -458,6 +596,7 @@ func TestCallsLine(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
 		}
 	}
+
 	if got := Line(strings.Repeat("é", 5000)); len(got) > lineBytes || !strings.Contains(got, "[…]") {
 		t.Errorf("%d bytes, want at most %d with a mark", len(got), lineBytes)
 	}
@@ -477,12 +616,14 @@ func TestMutates(t *testing.T) {
 		{"arguments without a name say nothing on a known tool", []Event{{Name: "T", Act: reads}, {Input: "x"}}, false},
 		{"known once and for all", []Event{{Name: "T", Input: "x", Act: reads}, {Name: "T", Input: "y"}}, false},
 	}
+
 	for _, c := range tests {
 		f := newFold(t)
 		for _, e := range c.events {
 			e.Kind, e.Call = EventToolStart, "a"
 			f.event(e)
 		}
+
 		if got := f.s.call("a").Mutates; got != c.want {
 			t.Errorf("%s: mutates %v, want %v", c.name, got, c.want)
 		}
@@ -494,6 +635,7 @@ func TestFilesTouchedNewestLast(t *testing.T) {
 	for _, p := range []string{"/a", "/b", "/a"} {
 		f.event(Event{Kind: EventToolStart, Name: "Edit", Act: Act{File: p}})
 	}
+
 	f.event(Event{Kind: EventToolStart, Name: "Read", Act: Act{Reads: true, File: "/only-read"}})
 	if want := []string{"/b", "/a"}; !slices.Equal(f.s.Files, want) {
 		t.Errorf("files %v, want %v", f.s.Files, want)

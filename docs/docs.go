@@ -27,5 +27,6 @@ func tried(page, agent string) []string {
 			versions = append(versions, cells[1])
 		}
 	}
+
 	return slices.DeleteFunc(versions, func(v string) bool { return slices.Contains(failed, v) })
 }

@@ -237,7 +237,12 @@ func TestDoubtLines(t *testing.T) {
 		checkpoint.Event{Kind: checkpoint.EventToolEnd, Call: "c3", Background: true},
 	).
 		file(
-			checkpoint.Entry{Kind: checkpoint.EntryCall, Call: "c4", Name: "Write", Act: checkpoint.Act{File: "b", Digest: "b"}},
+			checkpoint.Entry{
+				Kind: checkpoint.EntryCall,
+				Call: "c4",
+				Name: "Write",
+				Act:  checkpoint.Act{File: "b", Digest: "b"},
+			},
 		).
 		call(
 			"c5",

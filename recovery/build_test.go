@@ -48,7 +48,15 @@ func (b *story) answer(text string) *story {
 }
 
 func (b *story) call(id, name, input string) *story {
-	return b.event(checkpoint.Event{Kind: checkpoint.EventToolStart, Call: id, Name: name, Input: input, Act: tools.Generic.Act(name, input)})
+	return b.event(
+		checkpoint.Event{
+			Kind:  checkpoint.EventToolStart,
+			Call:  id,
+			Name:  name,
+			Input: input,
+			Act:   tools.Generic.Act(name, input),
+		},
+	)
 }
 
 func (b *story) done(id string) *story {

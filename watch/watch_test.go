@@ -254,6 +254,7 @@ func TestSlowCaller(t *testing.T) {
 			appendTo(t, p, "x")
 		}
 	}
+
 	for deadline := time.Now().Add(patience); w.Status().Wakeups < before+100; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) { // it takes events without a reader
 			t.Fatalf("%d turns while nobody read, want 100", w.Status().Wakeups-before)

@@ -34,6 +34,7 @@ func (r *rival) spawn(b *testing.B, payload []byte, null int) {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	defer stdin.Close()
 	fd := stdin.Fd()
 	_, err = w.Write(payload)
@@ -41,11 +42,18 @@ func (r *rival) spawn(b *testing.B, payload []byte, null int) {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	began := time.Now()
-	pid, err := syscall.ForkExec(r.argv[0], r.argv, &syscall.ProcAttr{Env: r.env, Files: []uintptr{fd, uintptr(null), uintptr(null)}})
+	pid, err := syscall.ForkExec(
+		r.argv[0],
+		r.argv,
+		&syscall.ProcAttr{Env: r.env, Files: []uintptr{fd, uintptr(null), uintptr(null)}},
+	)
+
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	var status syscall.WaitStatus
 	var usage syscall.Rusage
 	for {
@@ -53,6 +61,7 @@ func (r *rival) spawn(b *testing.B, payload []byte, null int) {
 			break
 		}
 	}
+
 	r.took = append(r.took, float64(time.Since(began))/1e6)
 	r.faults = append(r.faults, float64(usage.Minflt))
 	if err != nil || status.ExitStatus() != 0 {
@@ -66,11 +75,13 @@ func serveAlone(path string) int {
 	if err != nil {
 		return 1
 	}
+
 	for {
 		c, err := ln.Accept()
 		if err != nil {
 			return 1
 		}
+
 		go func() {
 			var req wire.Request
 			line, err := bufio.NewReader(c).ReadBytes('\n') // the payload is in the buffer too
@@ -89,15 +100,18 @@ func startServer(b *testing.B, path string) {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	cmd := exec.Command(exe)
 	cmd.Env = []string{serveVar + "=" + path}
 	if err := cmd.Start(); err != nil {
 		b.Fatal(err)
 	}
+
 	b.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // it was killed
 	})
+
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		if c, err := net.Dial("unix", path); err == nil {
 			_ = c.Close()
@@ -120,6 +134,7 @@ func BenchmarkSpawn(b *testing.B) {
 	if err != nil {
 		b.Skip("gcc is not here: there is no yardstick")
 	}
+
 	dir := b.TempDir()
 	floor, empty := filepath.Join(dir, "floor"), filepath.Join(dir, "empty")
 	for _, args := range [][]string{
@@ -130,6 +145,7 @@ func BenchmarkSpawn(b *testing.B) {
 			b.Skipf("%v: %v %s", args, err, out)
 		}
 	}
+
 	// The hook's own cost without a daemon: the belay beside it ends at once.
 	alone := filepath.Join(dir, "alone")
 	for from, to := range map[string]string{filepath.Join(bin, "belay-hook"): "belay-hook", floor: "belay"} {
@@ -144,12 +160,14 @@ func BenchmarkSpawn(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+
 	state, none := tempState(b), tempState(b)
 	startServer(b, sock(state))
 	null, err := syscall.Open(os.DevNull, syscall.O_RDWR|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	defer syscall.Close(null)
 	env := func(state string) []string {
 		return []string{"PATH=/usr/bin:/bin", "HOME=/h", "BELAY_STATE_DIR=" + state}
@@ -157,24 +175,40 @@ func BenchmarkSpawn(b *testing.B) {
 	c := &rival{name: "c", argv: []string{floor, sock(state)}}
 	exit := &rival{name: "exit", argv: []string{floor}} // spawned, and ends at once
 	goMain := &rival{name: "empty", argv: []string{empty}}
-	hook := &rival{name: "hook", argv: []string{filepath.Join(bin, "belay-hook"), "claude-code", "Stop"}, env: env(state)}
-	lost := &rival{name: "nodaemon", argv: []string{filepath.Join(alone, "belay-hook"), "claude-code", "Stop"}, env: env(none)}
+	hook := &rival{
+		name: "hook",
+		argv: []string{filepath.Join(bin, "belay-hook"), "claude-code", "Stop"},
+		env:  env(state),
+	}
+
+	lost := &rival{
+		name: "nodaemon",
+		argv: []string{filepath.Join(alone, "belay-hook"), "claude-code", "Stop"},
+		env:  env(none),
+	}
+
 	all := []*rival{c, exit, goMain, hook, lost}
-	payload := []byte(`{"session_id":"11111111-2222-4333-8444-555555555555","hook_event_name":"Stop","last_assistant_message":"` +
-		strings.Repeat("x", 120) + `"}`)
+	payload := []byte(
+		`{"session_id":"11111111-2222-4333-8444-555555555555","hook_event_name":"Stop","last_assistant_message":"` +
+			strings.Repeat("x", 120) + `"}`,
+	)
+
 	for b.Loop() {
 		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		for _, r := range all {
 			r.spawn(b, payload, null)
 		}
 	}
+
 	for _, r := range all {
 		b.ReportMetric(median(r.took), r.name+"-ms")
 		b.ReportMetric(median(r.faults), r.name+"-faults")
 		b.ReportMetric(slices.Min(r.faults), r.name+"-minfaults")
 	}
+
 	b.ReportMetric(median(hook.took)/median(c.took), "hook/c")
 	b.ReportMetric(median(hook.took)/median(goMain.took), "hook/empty")
+
 	// An empty program does not talk to the daemon; what that costs a C client is added to it.
 	b.ReportMetric(median(hook.took)/(median(goMain.took)+median(c.took)-median(exit.took)), "hook/empty+trip")
 	b.ReportMetric(median(lost.took)/median(hook.took), "nodaemon/hook")

@@ -35,6 +35,7 @@ func TestBriefOfADaemonThatIsStarting(t *testing.T) {
 		if r.stdout != "brief" || r.stderr != "" {
 			t.Errorf("%v: stdout %q, stderr %q, want the brief alone", args, r.stdout, r.stderr)
 		}
+
 		var req wire.Request
 		header, _, _ := strings.Cut(string(got.Stdin), "\n")
 		if err := json.Unmarshal([]byte(header), &req); err != nil {
@@ -67,6 +68,7 @@ func TestBriefEndsAfterASecond(t *testing.T) {
 			if r.took < briefTime-50*time.Millisecond || r.took > 3*briefTime { // busy machines add to it
 				t.Errorf("took %v, want about 1 s", r.took)
 			}
+
 			intakes(t, file, 1)
 		})
 	}
@@ -86,16 +88,19 @@ func TestVerbs(t *testing.T) {
 			t.Errorf("%v: stdout %q, stderr %q, want the reply's bytes", args, r.stdout, r.stderr)
 		}
 	}
+
 	want := []wire.Request{
 		{Event: "increment", Session: "from-env", Body: []byte(`{}`)},
 		{Event: "tool-start", Session: "s1", Agent: "openclaw", Body: []byte(`{"name":"Bash","id":"call-1"}`)},
 		{Event: "tool-end", Session: "from-env", Body: []byte(`{"failed":true,"text":"a \"quoted\" text"}`)},
 		{Event: "check-full", Session: "from-env", Body: []byte(`{"heartbeat":true,"new":"flag"}`)},
 	}
+
 	got := d.list()
 	if len(got) != len(want) {
 		t.Fatalf("got %d requests, want %d", len(got), len(want))
 	}
+
 	for i, w := range want {
 		g := got[i].req
 		if g.V != 1 || g.Op != "verb" || g.Event != w.Event || g.Session != w.Session || g.Agent != w.Agent ||
@@ -113,12 +118,14 @@ func TestVerbWithoutDaemon(t *testing.T) {
 	if got := intakes(t, file, 1)[0]; !strings.Contains(string(got.Stdin), `"event":"increment"`) {
 		t.Errorf("the intake got %q, want the verb's request", got.Stdin)
 	}
+
 	file = filepath.Join(state, "asked")
 	done := make(chan run)
 	go func() { done <- hook(t, state, "", []string{takeVar + "=" + file}, "verb", "status") }()
 	if got := intakes(t, file, 1)[0]; len(got.Stdin) != 0 {
 		t.Errorf("the intake got %q, want nothing: a question is not kept", got.Stdin)
 	}
+
 	serve(t, sock(state), reply(briefReply))
 	if r := <-done; r.took < 3*time.Second && (r.stdout != "brief" || r.stderr != "") {
 		t.Errorf("stdout %q, stderr %q, want the answer", r.stdout, r.stderr)
@@ -140,11 +147,21 @@ func testBig(t *testing.T, payload string, cut bool) {
 	for range 5 {
 		state := tempState(t)
 		d := serve(t, sock(state), reply(okReply))
-		r := hook(t, state, payload, []string{takeVar + "=" + filepath.Join(state, "took")}, "--wait", "claude-code", "Stop")
+		r := hook(
+			t,
+			state,
+			payload,
+			[]string{takeVar + "=" + filepath.Join(state, "took")},
+			"--wait",
+			"claude-code",
+			"Stop",
+		)
+
 		r.quiet(t)
 		if r.took >= briefTime {
 			continue // the machine was busy
 		}
+
 		list := d.list()
 		if len(list) != 1 {
 			t.Fatalf("got %d events, want 1", len(list))
@@ -152,6 +169,7 @@ func testBig(t *testing.T, payload string, cut bool) {
 		if g := list[0]; g.req.Cut != cut || g.payload != payload[:maxPayload] {
 			t.Errorf("got cut %v and %d bytes, want %v and 16 MiB", g.req.Cut, len(g.payload), cut)
 		}
+
 		t.Logf("16 MiB in %v", r.took)
 		return
 	}
@@ -167,12 +185,14 @@ func TestStdoutThatNobodyReads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer r.Close()
 	cmd := exec.Command(filepath.Join(bin, "belay-hook"), "claude-code", "SessionStart")
 	cmd.Env, cmd.Stdin, cmd.Stdout = []string{"BELAY_STATE_DIR=" + state}, stdinFile(t, "{}"), w
 	if err := errors.Join(cmd.Start(), w.Close()); err != nil {
 		t.Fatal(err)
 	}
+
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	select {

@@ -15,14 +15,17 @@ import (
 )
 
 // allowedDeps is what package syscall itself links, and nothing else. What is linked is paid for at each tool call.
-var allowedDeps = regexp.MustCompile(`^(belay/cmd/belay-hook|internal/.*|unsafe|runtime|syscall|errors|cmp|iter|slices|` +
-	`math/bits|sync|sync/atomic)$`)
+var allowedDeps = regexp.MustCompile(
+	`^(belay/cmd/belay-hook|internal/.*|unsafe|runtime|syscall|errors|cmp|iter|slices|` +
+		`math/bits|sync|sync/atomic)$`,
+)
 
 func TestImports(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", ".").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, dep := range strings.Fields(string(out)) {
 		if !allowedDeps.MatchString(dep) || strings.HasPrefix(dep, "internal/poll") {
 			t.Errorf("links %s", dep)
@@ -46,6 +49,7 @@ func TestSmallAndStatic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Logf("%d bytes", len(data))
 	if len(data) > 1_500_000 {
 		t.Errorf("%d bytes, want at most 1.5 MB", len(data))
@@ -55,17 +59,20 @@ func TestSmallAndStatic(t *testing.T) {
 	}
 }
 
-// TestMinorFaults is half of goal A3. The fewest of many runs count: threads that the runtime starts by chance add some.
+// TestMinorFaults is half of goal A3. The fewest of many runs count: threads that the runtime starts by chance add
+// some.
 func TestMinorFaults(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("counted on Linux")
 	}
+
 	state := tempState(t)
 	serve(t, sock(state), reply(okReply))
 	least := int64(1 << 30)
 	for i := 0; i < 60 && (i < 10 || least > 200); i++ {
 		least = min(least, hook(t, state, `{"hook_event_name":"Stop"}`, nil, "claude-code", "Stop").usage.Minflt)
 	}
+
 	t.Logf("%d minor faults", least)
 	if least > 200 {
 		t.Errorf("%d minor faults, want at most 200", least)
@@ -81,6 +88,7 @@ func TestSyscalls(t *testing.T) {
 	if out, err := exec.Command(strace, "-f", "-o", os.DevNull, "true").CombinedOutput(); err != nil {
 		t.Skipf("strace may not trace here: %v %s", err, out)
 	}
+
 	state := tempState(t)
 	d := serve(t, sock(state), reply(okReply))
 	least := 1 << 30
@@ -92,20 +100,25 @@ func TestSyscalls(t *testing.T) {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("belay-hook under strace: %v %s", err, out)
 		}
+
 		data, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		f := strings.Fields(lastLine(string(data))) // % seconds usecs calls [errors] total
 		if len(f) < 5 || f[len(f)-1] != "total" {
 			t.Fatalf("strace says %q", f)
 		}
+
 		n, err := strconv.Atoi(f[3])
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		least = min(least, n)
 	}
+
 	t.Logf("%d system calls", least)
 	if least > 250 {
 		t.Errorf("%d system calls, want at most 250", least)
@@ -140,7 +153,9 @@ func FuzzString(f *testing.F) {
 }
 
 func FuzzReplyLine(f *testing.F) {
-	for _, s := range []string{okReply, briefReply, "{}\n", `{"ok":true,"body":{"len":5}}`, `"len":5}`, `,"len":}`, ""} {
+	for _, s := range []string{
+		okReply, briefReply, "{}\n", `{"ok":true,"body":{"len":5}}`, `"len":5}`, `,"len":}`, "",
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {
@@ -148,14 +163,18 @@ func FuzzReplyLine(f *testing.F) {
 		if n < 0 || n > maxPayload || !ok && n != 0 {
 			t.Errorf("%q: got %d, %v", line, n, ok)
 		}
+
 		var rep struct {
 			OK  bool `json:"ok"`
 			Len int  `json:"len"`
 		}
-		if ok && n > 0 && json.Unmarshal(line, &rep) == nil && rep.Len != n && strings.Count(string(line), "len") == 1 &&
+
+		if ok && n > 0 && json.Unmarshal(line, &rep) == nil && rep.Len != n &&
+			strings.Count(string(line), "len") == 1 &&
 			!bytes.ContainsRune(line, 0x5c) { // an escaped quote before len is a key that the daemon does not have
 			t.Errorf("%q: got %d, a parser reads %d", line, n, rep.Len)
 		}
+
 		_ = taken(line) // must not panic
 	})
 }

@@ -29,6 +29,7 @@ func TestEventIsForwardedUnparsed(t *testing.T) {
 	if len(got) != 2 {
 		t.Fatalf("got %d requests, want 2", len(got))
 	}
+
 	cwd, _ := os.Getwd()
 	cwd, _ = filepath.EvalSymlinks(cwd)
 	a, b := got[0], got[1]
@@ -75,22 +76,26 @@ func TestO02OneDocumentOrNothing(t *testing.T) {
 		{"refused", reply(`{"ok":false,"code":"bad_request"}` + "\n"), "", 0},
 		{"stopping", reply(`{"ok":false,"code":"stopping"}` + "\n"), "", 1},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			state := tempState(t)
 			serve(t, sock(state), tt.answer)
 			file := filepath.Join(state, "took")
+
 			// --wait not set: a test of the reply alone.
 			r := hook(t, state, "{}", []string{takeVar + "=" + file}, "claude-code", "UserPromptSubmit")
 			if r.stdout != tt.want || r.stderr != "" {
 				t.Errorf("stdout %.60q, stderr %q, want %.60q and nothing", r.stdout, r.stderr, tt.want)
 			}
+
 			if tt.intake == 0 {
 				if names, _ := filepath.Glob(file + ".*"); len(names) != 0 {
 					t.Errorf("an intake was started for an event that the daemon has")
 				}
 				return
 			}
+
 			intakes(t, file, tt.intake)
 		})
 	}
@@ -107,9 +112,11 @@ func TestH02SlowDaemon(t *testing.T) {
 		r.quiet(t)
 		return r
 	})
+
 	if r.took < 90*time.Millisecond {
 		t.Errorf("took %v, want the daemon given 100 ms", r.took)
 	}
+
 	t.Logf("daemon that never answers: %v", r.took)
 	intakes(t, file, runs)
 }
@@ -121,6 +128,7 @@ func TestH03DaemonThatNeverReads(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		defer ln.Close() // its backlog takes the connection, nobody accepts
 		runs, file := 0, filepath.Join(state, "took")
 		payload := strings.Repeat("x", size)
@@ -130,6 +138,7 @@ func TestH03DaemonThatNeverReads(t *testing.T) {
 			r.quiet(t)
 			return r
 		})
+
 		for _, got := range intakes(t, file, runs) {
 			header, rest, _ := strings.Cut(string(got.Stdin), "\n")
 			if rest != payload && !strings.Contains(header, `"cut":true`) { // cut: the machine stood still for 100 ms
@@ -146,6 +155,7 @@ func TestFullBacklog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer syscall.Close(fd)
 	if err := syscall.Bind(fd, &syscall.SockaddrUnix{Name: sock(state)}); err != nil {
 		t.Fatal(err)
@@ -153,10 +163,12 @@ func TestFullBacklog(t *testing.T) {
 	if err := syscall.Listen(fd, 0); err != nil {
 		t.Fatal(err)
 	}
+
 	c, err := net.Dial("unix", sock(state)) // takes the only place
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer c.Close()
 	within(t, 250*time.Millisecond, func() run {
 		r := hook(t, state, "p", nil, "claude-code", "Stop")
@@ -173,10 +185,12 @@ func TestD08IntakeIsDetached(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	leak, err := syscall.Dup(int(w.Fd())) // an agent's descriptor without close-on-exec
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	payload := strings.Repeat("content of the event ", 1000)
 	res := hook(t, state, payload, []string{takeVar + "=" + file, "SECRET_KEY=content", "HOME=/h",
 		"GEMINI_CONFIG_DIR=/g", "BELAY_SESSION=s"}, "claude-code", "Stop")
@@ -186,6 +200,7 @@ func TestD08IntakeIsDetached(t *testing.T) {
 	if n, err := r.Read(make([]byte, 1)); n != 0 || err == nil { // a holder would make this wait for ever
 		t.Errorf("pipe: got %d, %v, want its end", n, err)
 	}
+
 	_ = r.Close()
 	got := intakes(t, file, 1)[0]
 	header, rest, _ := strings.Cut(string(got.Stdin), "\n")
@@ -196,6 +211,7 @@ func TestD08IntakeIsDetached(t *testing.T) {
 	if !slices.Equal(got.Args, []string{"intake"}) {
 		t.Errorf("arguments %q, want intake alone", got.Args)
 	}
+
 	want := []string{"BELAY_INTERNAL=1", "BELAY_STATE_DIR=" + state, "PATH=" + os.Getenv("PATH"), takeVar + "=" + file,
 		"HOME=/h", "GEMINI_CONFIG_DIR=/g"}
 	if !slices.Equal(got.Env, want) {
@@ -204,13 +220,16 @@ func TestD08IntakeIsDetached(t *testing.T) {
 	if got.Cwd != "/" || got.Session != got.PID {
 		t.Errorf("folder %q, session %d of process %d, want / and a session of its own", got.Cwd, got.Session, got.PID)
 	}
+
 	for fd, what := range got.Files {
-		own := strings.HasPrefix(what, "/proc/") || strings.HasPrefix(what, "/sys/") || strings.HasPrefix(what, "anon_inode:")
+		own := strings.HasPrefix(what, "/proc/") || strings.HasPrefix(what, "/sys/") ||
+			strings.HasPrefix(what, "anon_inode:")
 		if fd == "1" || fd == "2" {
 			own = what == "/dev/null"
 		} else if fd == "0" {
 			own = strings.HasPrefix(what, "/memfd:") || strings.HasPrefix(what, "pipe:")
 		}
+
 		if !own {
 			t.Errorf("descriptor %s is %s", fd, what)
 		}
@@ -224,21 +243,32 @@ func TestH05NobodyAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer ln.Close() // never accepts
 	runs, ends := 0, tempState(t)
 	for i := range 20 {
 		within(t, time.Second, func() run {
 			runs++
-			r := hook(t, state, fmt.Sprint("prompt ", i), []string{realVar + "=" + ends}, "claude-code", "UserPromptSubmit")
+			r := hook(
+				t,
+				state,
+				fmt.Sprint("prompt ", i),
+				[]string{realVar + "=" + ends},
+				"claude-code",
+				"UserPromptSubmit",
+			)
+
 			r.quiet(t)
 			return r
 		})
 	}
+
 	dir := filepath.Join(state, "spool")
 	ended(t, ends, runs)
 	if n, _, err := spool.Pending(vfs.OS{}, dir); n != runs || err != nil {
 		t.Errorf("spool: got %d events, %v, want one for each of %d runs", n, err, runs)
 	}
+
 	seen := map[string]bool{}
 	if _, err := spool.Drain(t.Context(), vfs.OS{}, dir, func(_, p []byte) error {
 		seen[string(p)] = true
@@ -258,11 +288,13 @@ func TestD17FiftyHooks(t *testing.T) {
 			hook(t, state, fmt.Sprint(i), []string{realVar + "=" + ends}, "pi", "agent_end").quiet(t)
 		})
 	}
+
 	wg.Wait()
 	until(t, "the start of a daemon", func() bool {
 		_, err := os.Lstat(filepath.Join(state, "start.stamp"))
 		return err == nil
 	})
+
 	d := serve(t, sock(state), reply(okReply)) // one request a connection: a drain comes again for the next
 	ended(t, ends, 50)
 	dir := filepath.Join(state, "spool")
@@ -270,13 +302,17 @@ func TestD17FiftyHooks(t *testing.T) {
 	for _, r := range d.list() {
 		seen[r.req.ID] = true
 	}
+
 	t.Logf("%d events handed over at once", len(seen))
-	_, err := spool.Drain(t.Context(), vfs.OS{}, dir, func(h, _ []byte) error { // a slow machine may take over 2 s for some
+
+	// a slow machine may take over 2 s for some
+	_, err := spool.Drain(t.Context(), vfs.OS{}, dir, func(h, _ []byte) error {
 		var req wire.Request
 		err := json.Unmarshal(h, &req)
 		seen[req.ID] = true
 		return err
 	})
+
 	if err != nil || len(seen) != 50 {
 		t.Errorf("got %d events in daemon and spool, %v, want 50", len(seen), err)
 	}
@@ -295,6 +331,7 @@ func TestVerbFlagsTakeTheNextWord(t *testing.T) {
 				got = f.text
 			}
 		}
+
 		if got != "a value" || v.name != "tool-start" {
 			t.Errorf("--%s: got %q for the verb %q; want %q for tool-start", name, got, v.name, "a value")
 		}

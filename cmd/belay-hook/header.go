@@ -25,6 +25,7 @@ func hookHeader(h hookCall, in input, from caller) []byte {
 	if in.rest {
 		b = append(b, `,"rest":true`...)
 	}
+
 	b = append(b, `,"len":`...)
 	b = appendInt(b, int64(in.len()))
 	return append(b, "}\n"...)
@@ -43,12 +44,14 @@ func verbHeader(v verbCall, from caller) []byte {
 		b = append(b, `,"session":`...)
 		b = appendString(b, v.session)
 	}
+
 	b = appendCaller(b, from)
 	b = append(b, `,"body":{`...)
 	for i, f := range v.flags {
 		if i > 0 {
 			b = append(b, ',')
 		}
+
 		b = appendString(b, f.name)
 		b = append(b, ':')
 		if f.isText {
@@ -57,6 +60,7 @@ func verbHeader(v verbCall, from caller) []byte {
 			b = append(b, "true"...)
 		}
 	}
+
 	return append(b, "},\"len\":0}\n"...)
 }
 
@@ -69,6 +73,7 @@ func appendCaller(b []byte, from caller) []byte {
 		b = append(b, `,"workspace":`...)
 		b = appendString(b, cut(from.cwd, 4096))
 	}
+
 	return b
 }
 
@@ -91,9 +96,11 @@ func agentPID(named string, parent int) int64 {
 		}
 		n = n*10 + int64(d-'0')
 	}
+
 	if n == 0 {
 		return int64(parent)
 	}
+
 	return n
 }
 
@@ -114,6 +121,7 @@ func appendString(b []byte, s string) []byte {
 			b = append(b, string(r)...)
 		}
 	}
+
 	return append(b, '"')
 }
 

@@ -44,6 +44,7 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(serveVar); path != "" {
 		os.Exit(serveAlone(path))
 	}
+
 	dir, err := os.MkdirTemp("", "belay-hook")
 	if err == nil {
 		bin = dir
@@ -53,6 +54,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "build belay-hook:", err)
 		os.Exit(1)
 	}
+
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		_ = os.RemoveAll(dir)
 		os.Exit(code)
@@ -65,10 +67,12 @@ func build(dir string) error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
+
 	exe, err := os.Executable()
 	if err != nil {
 		return err
 	}
+
 	return os.Symlink(exe, filepath.Join(dir, "belay"))
 }
 
@@ -91,15 +95,19 @@ func fakeBelay() int {
 			Redact:      func(_, _ string, p []byte) []byte { return p },
 			StartDaemon: func() error { return nil },
 		})
+
 		if os.WriteFile(filepath.Join(ends, strconv.Itoa(os.Getpid())), nil, 0o600) != nil {
 			return 1
 		}
+
 		return 0
 	}
+
 	name := os.Getenv(takeVar)
 	if name == "" {
 		return 0
 	}
+
 	v := spawned{Args: os.Args[1:], Env: os.Environ(), PID: os.Getpid(), Files: map[string]string{}}
 	entries, _ := os.ReadDir("/proc/self/fd")
 	for _, e := range entries {
@@ -107,16 +115,19 @@ func fakeBelay() int {
 			v.Files[e.Name()] = to
 		}
 	}
+
 	v.Stdin, _ = io.ReadAll(os.Stdin)
 	v.Cwd, _ = os.Getwd()
 	sid, _, _ := syscall.Syscall(syscall.SYS_GETSID, 0, 0, 0)
 	v.Session = int(sid)
 	data, _ := json.Marshal(v)
+
 	// A name for each, put in place whole.
 	name += "." + strconv.Itoa(os.Getpid())
 	if os.WriteFile(name+".tmp", data, 0o600) != nil || os.Rename(name+".tmp", name+".json") != nil {
 		return 1
 	}
+
 	return 0
 }
 
@@ -144,6 +155,7 @@ func stdinFile(t *testing.T, stdin string) *os.File {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_ = os.Remove(f.Name()) // the open file is enough
 	if _, err := f.WriteString(stdin); err != nil {
 		t.Fatal(err)
@@ -151,6 +163,7 @@ func stdinFile(t *testing.T, stdin string) *os.File {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		t.Fatal(err)
 	}
+
 	return f
 }
 
@@ -175,6 +188,7 @@ func runHook(t *testing.T, cmd *exec.Cmd) run {
 	if err != nil || r.code != 0 {
 		t.Errorf("%v: exit %d, %v, want 0 always", cmd.Args[1:], r.code, err)
 	}
+
 	return r
 }
 
@@ -187,6 +201,7 @@ func within(t *testing.T, limit time.Duration, one func() run) run {
 			return r
 		}
 	}
+
 	t.Errorf("took %v, want at most %v", r.took, limit)
 	return r
 }
@@ -250,6 +265,7 @@ func serveOn(t testing.TB, ln net.Listener, answer func(net.Conn, request)) *dae
 			if err != nil {
 				return
 			}
+
 			mu.Lock()
 			conns = append(conns, c)
 			mu.Unlock()
@@ -260,6 +276,7 @@ func serveOn(t testing.TB, ln net.Listener, answer func(net.Conn, request)) *dae
 			})
 		}
 	})
+
 	t.Cleanup(func() {
 		_ = ln.Close()
 		mu.Lock()
@@ -269,6 +286,7 @@ func serveOn(t testing.TB, ln net.Listener, answer func(net.Conn, request)) *dae
 		mu.Unlock()
 		wg.Wait()
 	})
+
 	return d
 }
 
@@ -278,10 +296,12 @@ func (d *daemon) read(c net.Conn) (r request, ok bool) {
 	if err != nil || json.Unmarshal([]byte(line), &r.req) != nil {
 		return r, false
 	}
+
 	buf := make([]byte, r.req.Len)
 	if _, err := io.ReadFull(br, buf); err != nil {
 		return r, false
 	}
+
 	r.line, r.payload = line, string(buf)
 	d.mu.Lock()
 	d.got = append(d.got, r)
@@ -325,11 +345,14 @@ func intakes(t *testing.T, file string, n int) []spawned {
 				list = append(list, v)
 			}
 		}
+
 		return len(list) >= n
 	})
+
 	if len(list) != n {
 		t.Errorf("got %d intakes, want %d", len(list), n)
 	}
+
 	return list
 }
 

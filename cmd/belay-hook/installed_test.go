@@ -30,20 +30,24 @@ func (w *world) starts(t *testing.T) (list []installed) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, name := range strings.Fields(string(names)) {
 		var done struct{ Changes []struct{ Path string } }
 		if strings.HasPrefix(name, ":") || w.belay(t, &done, "install", name, "--json") != nil {
 			continue // no agent's name; or a program that has to be there
 		}
+
 		for _, c := range done.Changes {
 			if in, ok := hooksIn(t, name, c.Path); ok {
 				list = append(list, in)
 			}
 		}
 	}
+
 	if len(list) < 5 {
 		t.Fatalf("%d agents have hook commands, want 5 at least: %+v", len(list), list)
 	}
+
 	return list
 }
 
@@ -55,29 +59,35 @@ func hooksIn(t *testing.T, name, path string) (in installed, ok bool) {
 		Args          []string
 		Hooks         []hook
 	}
+
 	var file struct{ Hooks map[string][]hook }
 	data, err := os.ReadFile(path)
 	if err != nil || json.Unmarshal(data, &file) != nil || len(file.Hooks) == 0 {
 		return in, false
 	}
+
 	in = installed{agent: name, events: map[string][]string{}}
 	for event, list := range file.Hooks {
 		h := list[0]
 		if len(h.Hooks) > 0 {
 			h = h.Hooks[0]
 		}
+
 		argv := append([]string{h.Command}, h.Args...)
 		if len(h.Args) == 0 {
 			argv = []string{"sh", "-c", h.Command + h.Bash}
 		}
+
 		in.events[event] = argv
 		if strings.Contains(strings.Join(argv, " "), " --wait ") {
 			in.start += event
 		}
 	}
+
 	if in.events[in.start] == nil {
 		t.Errorf("%s: events that wait: %q, want the session's start alone", name, in.start)
 	}
+
 	return in, true
 }
 
@@ -102,14 +112,23 @@ func TestInstalledStartWaits(t *testing.T) {
 	if err := os.MkdirAll(w.state, 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	serve(t, sock(w.state), func(c net.Conn, r request) {
 		<-time.After(300 * time.Millisecond) // it is a slow daemon
 		reply(briefReply)(c, r)
 	})
+
 	for _, in := range list {
 		r := within(t, briefTime, func() run { return w.fire(t, in, in.start, realSession, os.Getpid()) })
 		if r.stdout != "brief" || r.stderr != "" {
-			t.Errorf("%s: %q printed %q, %q in %v, want the brief", in.agent, in.events[in.start], r.stdout, r.stderr, r.took)
+			t.Errorf(
+				"%s: %q printed %q, %q in %v, want the brief",
+				in.agent,
+				in.events[in.start],
+				r.stdout,
+				r.stderr,
+				r.took,
+			)
 		}
 	}
 }
@@ -123,6 +142,7 @@ func TestInstalledStartFromCold(t *testing.T) {
 		if err := agent.Start(); err != nil {
 			t.Fatal(err)
 		}
+
 		daemon := w.start(t)
 		w.fire(t, in, in.start, realSession, agent.Process.Pid)
 		for event := range in.events {
@@ -130,6 +150,7 @@ func TestInstalledStartFromCold(t *testing.T) {
 				w.fire(t, in, event, realSession, agent.Process.Pid)
 			}
 		}
+
 		_ = agent.Process.Kill()
 		_ = agent.Wait() // it was killed
 		w.quiet(t)
@@ -144,9 +165,18 @@ func TestInstalledStartFromCold(t *testing.T) {
 			w.quiet(t)
 			w.kill(t, w.daemon(t))
 		}
+
 		if !strings.Contains(r.stdout, "paint the boat green") || r.stderr != "" {
-			t.Errorf("%s: %q printed %q, %q in %v, want the brief", in.agent, in.events[in.start], r.stdout, r.stderr, r.took)
+			t.Errorf(
+				"%s: %q printed %q, %q in %v, want the brief",
+				in.agent,
+				in.events[in.start],
+				r.stdout,
+				r.stderr,
+				r.took,
+			)
 		}
+
 		w.quiet(t)
 		w.kill(t, w.daemon(t))
 	}

@@ -60,14 +60,17 @@ func main() {
 		_ = recover() // a bug here must not show in the agent
 		syscall.Exit(0)
 	}()
+
 	vars := environ(runtimeEnvs())
 	if vars.get("BELAY_INTERNAL") == "1" {
 		return
 	}
+
 	argv := runtimeArgs()
 	if len(argv) == 0 {
 		return
 	}
+
 	c := &client{self: argv[0], args: argv[1:], env: vars, debug: vars.get("BELAY_DEBUG") == "1"}
 	c.from.pid = agentPID(vars.get("CLAUDE_PID"), syscall.Getppid())
 	c.scratch = make([]byte, firstLine)
@@ -76,6 +79,7 @@ func main() {
 		c.verb(parseVerb(c.args[1:], vars.get("BELAY_SESSION")))
 		return
 	}
+
 	c.hook(parseHook(c.args))
 }
 
@@ -107,9 +111,11 @@ func parseHook(args []string) hookCall {
 			h.help = true
 		}
 	}
+
 	if len(words) >= 2 {
 		h.agent, h.event = words[0], words[1]
 	}
+
 	// Settings that an installer before --wait wrote stay as they are until install runs again: without this line,
 	// their brief would be lost whenever the daemon is slow or not running, and nobody would know.
 	h.wait = h.wait || h.event == "SessionStart"
@@ -121,23 +127,28 @@ func (c *client) hook(h hookCall) {
 		writeAll(2, []byte(usage)) // only a person asks for it
 		return
 	}
+
 	limit := eventDeadline
 	if h.wait {
 		limit = briefDeadline
 	}
+
 	c.end = after(limit)
+
 	// What stdin may take leaves the daemon a part: a stdin that never ends must not cost the event.
 	in := readStdin(after(limit * 4 / 5))
 	if h.agent == "" || !c.locate(h.socket) {
 		c.say("no agent and event, or no state folder: nothing sent")
 		return
 	}
+
 	if in.rest {
 		if c.startIntake(in.message(hookHeader(h, in, c.from)), true) {
 			return
 		}
 		in.rest, in.cut = false, true // nobody can read on: what came is better than nothing
 	}
+
 	msg := in.message(hookHeader(h, in, c.from))
 	c.deliver(msg, msg, h.wait)
 }
@@ -151,11 +162,13 @@ func (c *client) verb(v verbCall) {
 		c.say("no verb, or no state folder: nothing sent")
 		return
 	}
+
 	msg := verbHeader(v, c.from)
 	if v.asks() {
 		c.deliver(msg, nil, true) // an old question is worth nothing: the intake only starts a daemon
 		return
 	}
+
 	c.deliver(msg, msg, false)
 }
 
@@ -175,6 +188,7 @@ func (c *client) deliver(msg, keep []byte, wait bool) {
 		if !wait || c.end.left() <= retryPause {
 			return
 		}
+
 		sleep(retryPause)
 	}
 }
@@ -190,10 +204,12 @@ func (c *client) locate(socket string) bool {
 		}
 		return true
 	}
+
 	c.state = stateDir(c.env.get("BELAY_STATE_DIR"), c.env.get("XDG_STATE_HOME"), c.env.get("HOME"))
 	if c.state == "" {
 		return false
 	}
+
 	c.places = socketPlaces(c.state, syscall.Getuid())
 	return true
 }
@@ -219,6 +235,7 @@ func writeAll(fd int, b []byte) {
 		if err != nil || n <= 0 {
 			return
 		}
+
 		b = b[n:]
 	}
 }

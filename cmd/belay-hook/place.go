@@ -14,6 +14,7 @@ func socketPlaces(state string, uid int) []string {
 	if len(p) <= maxSocketPath {
 		places = append(places, p)
 	}
+
 	b := appendInt([]byte("/tmp/belay-"), int64(uid))
 	b = appendHex(append(b, '/'), fnv64(state))
 	return append(places, string(append(b, ".sock"...)))
@@ -28,8 +29,8 @@ func fnv64(s string) uint64 {
 	return h
 }
 
-// stateDir is the state folder by the environment, without dots and doubled slashes, because its name is hashed. Relative
-// names are passed over: they would mean another folder in each workspace.
+// stateDir is the state folder by the environment, without dots and doubled slashes, because its name is hashed.
+// Relative names are passed over: they would mean another folder in each workspace.
 func stateDir(own, xdg, home string) string {
 	switch {
 	case isAbs(own):
@@ -52,10 +53,12 @@ func clean(p string) string {
 			i++
 			continue
 		}
+
 		j := i
 		for j < len(p) && p[j] != '/' {
 			j++
 		}
+
 		switch name := p[i:j]; name {
 		case ".":
 		case "..":
@@ -63,11 +66,14 @@ func clean(p string) string {
 		default:
 			out = append(append(out, '/'), name...)
 		}
+
 		i = j
 	}
+
 	if len(out) == 0 {
 		return "/"
 	}
+
 	return string(out)
 }
 
@@ -96,5 +102,6 @@ func trusted(socket string) bool {
 	if syscall.Lstat(socket, &st) != nil {
 		return false
 	}
+
 	return uint32(st.Mode)&syscall.S_IFMT == syscall.S_IFSOCK && st.Uid == uid
 }

@@ -32,8 +32,8 @@ func TestSocketPlacesAreTheDaemons(t *testing.T) {
 	}
 }
 
-// TestD01LongHomes: HOME of 60 to 140 bytes, ASCII and CJK. The client finds the daemon, which takes the first place that
-// can be.
+// TestD01LongHomes: HOME of 60 to 140 bytes, ASCII and CJK. The client finds the daemon, which takes the first place
+// that can be.
 func TestD01LongHomes(t *testing.T) {
 	base := tempState(t)
 	for n := 60; n <= 140; n += 8 {
@@ -44,6 +44,7 @@ func TestD01LongHomes(t *testing.T) {
 			if err := os.MkdirAll(state, 0o700); err != nil {
 				t.Fatal(err)
 			}
+
 			place := wire.SocketPlaces(state)[0]
 			if filepath.Dir(place) != state {
 				if err := os.MkdirAll(filepath.Dir(place), 0o700); err != nil {
@@ -51,6 +52,7 @@ func TestD01LongHomes(t *testing.T) {
 				}
 				defer os.Remove(filepath.Dir(place)) // goes only when nobody else uses it
 			}
+
 			d := serve(t, place, reply(okReply))
 			hook(t, "", "p", []string{"HOME=" + home}, "claude-code", "Stop").quiet(t)
 			if got := len(d.list()); got != 1 {
@@ -72,7 +74,12 @@ func TestStateDir(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				want, err := config.StateDir(c.StateDir, func(name string) string { return map[string]string{"XDG_STATE_HOME": xdg, "HOME": home}[name] })
+
+				want, err := config.StateDir(
+					c.StateDir,
+					func(name string) string { return map[string]string{"XDG_STATE_HOME": xdg, "HOME": home}[name] },
+				)
+
 				if err != nil {
 					want = ""
 				}
@@ -82,6 +89,7 @@ func TestStateDir(t *testing.T) {
 			}
 		}
 	}
+
 	if got := stateDir("", "/x", "/h"); got != "/x/belay" {
 		t.Errorf("got %q, want XDG_STATE_HOME before HOME", got)
 	}
@@ -109,6 +117,7 @@ func TestD13StrangersSocket(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	tests := []struct {
 		name string
 		make func(dir string) *daemon
@@ -146,6 +155,7 @@ func TestD13StrangersSocket(t *testing.T) {
 				ln, err = net.Listen("unix", sock(dir))
 				return err
 			})
+
 			must(os.Chown(sock(dir), os.Getuid(), -1))
 			must(os.Chmod(dir, 0o700))
 			return serveOn(t, ln, reply(okReply))
@@ -162,6 +172,7 @@ func TestD13StrangersSocket(t *testing.T) {
 			return serve(t, sock(other), reply(okReply))
 		}, 0},
 	}
+
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := filepath.Join(tempState(t), "s")
@@ -184,6 +195,7 @@ func TestStaleSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ln.(*net.UnixListener).SetUnlinkOnClose(false)
 	_ = ln.Close() // as after kill -9: the name stays, nobody is behind it
 	file := filepath.Join(state, "took")
@@ -201,9 +213,11 @@ func TestNamedSocket(t *testing.T) {
 	} {
 		hook(t, state, "p", nil, args...).quiet(t)
 	}
+
 	if got := len(d.list()); got != 3 {
 		t.Errorf("got %d events, want 3", got)
 	}
+
 	file := filepath.Join(state, "took")
 	none := filepath.Join(other, "none.sock")
 	hook(t, state, "p", []string{takeVar + "=" + file}, "--socket", none, "claude-code", "Stop").quiet(t)
@@ -219,10 +233,12 @@ func TestBelayOnPath(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	exe := filepath.Join(alone, "belay-hook")
 	if err := os.WriteFile(exe, data, 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	for path, want := range map[string]int{"/nowhere::" + bin: 1, ".:": 0} {
 		file := filepath.Join(state, "took")
 		cmd := exec.Command(exe, "claude-code", "Stop")
@@ -258,12 +274,14 @@ func TestNothingToWorkWith(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer f.Close()
 	alone := filepath.Join(tempState(t), "none")
 	for _, args := range [][]string{nil, {"claude-code"}, {"--socket"}, {"verb"}, {"a", "b", "c"}, {"claude-code", "Stop"}} {
 		hookFrom(t, "", f, nil, args...).quiet(t)
 		hookFrom(t, alone, f, nil, args...).quiet(t)
 	}
+
 	r := hookFrom(t, "", f, []string{"BELAY_DEBUG=1"}, "claude-code", "Stop")
 	if r.stdout != "" || !strings.HasPrefix(r.stderr, "belay-hook: ") {
 		t.Errorf("debug: stdout %q, stderr %q, want the reason on stderr alone", r.stdout, r.stderr)
@@ -275,16 +293,35 @@ func TestNothingToWorkWith(t *testing.T) {
 
 // TestEnvironmentRule holds the copy of the rule equal to the intake's.
 func TestEnvironmentRule(t *testing.T) {
-	vars := []string{"HOME=/h", "PATH=/bin", "ANTHROPIC_API_KEY=k", "CODEX_HOME=/c", "CLAUDE_CONFIG_DIR=/d", "LC_ALL=C",
-		"XDG_CONFIG_HOME=/x", "BELAY_SESSION=s", "BELAY_INTERNAL=0", "BELAY_STATE_DIR=/old", "BELAY_GATE=1", "=odd", "none",
-		"LD_PRELOAD=/evil.so", "LANG=C", "OPENCLAW_CONFIG_PATH=/o", "DIR=/d", "TOKEN_DIRX=t"}
+	vars := []string{
+		"HOME=/h",
+		"PATH=/bin",
+		"ANTHROPIC_API_KEY=k",
+		"CODEX_HOME=/c",
+		"CLAUDE_CONFIG_DIR=/d",
+		"LC_ALL=C",
+		"XDG_CONFIG_HOME=/x",
+		"BELAY_SESSION=s",
+		"BELAY_INTERNAL=0",
+		"BELAY_STATE_DIR=/old",
+		"BELAY_GATE=1",
+		"=odd",
+		"none",
+		"LD_PRELOAD=/evil.so",
+		"LANG=C",
+		"OPENCLAW_CONFIG_PATH=/o",
+		"DIR=/d",
+		"TOKEN_DIRX=t",
+	}
 	for _, state := range []string{"", "/s"} {
 		got, want := intakeEnv(vars, state), intake.Environ(vars, state)
 		if !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
+
 		for _, kv := range got {
-			if strings.HasPrefix(kv, "ANTHROPIC") || strings.HasPrefix(kv, "LD_PRELOAD") || kv == "BELAY_STATE_DIR=/old" {
+			if strings.HasPrefix(kv, "ANTHROPIC") || strings.HasPrefix(kv, "LD_PRELOAD") ||
+				kv == "BELAY_STATE_DIR=/old" {
 				t.Errorf("%s is kept", kv)
 			}
 		}
@@ -298,6 +335,7 @@ func TestPipeForIntake(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	f := os.NewFile(uintptr(r), "pipe")
 	done := make(chan int)
 	go func() {
@@ -311,20 +349,24 @@ func TestPipeForIntake(t *testing.T) {
 			}
 		}
 	}()
+
 	fill(feed, msg, after(20*briefDeadline))
 	if got := <-done; got != len(msg) {
 		t.Errorf("got %d bytes, want %d", got, len(msg))
 	}
+
 	_ = f.Close()
 
 	r, feed, err = pipeOf()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	end := after(20 * millisecond)
 	fill(feed, msg, end) // nobody reads
 	if late := -int64(end) + nanotime(); late > 2*briefDeadline {
 		t.Errorf("came back %d ms late, want at the deadline", late/millisecond)
 	}
+
 	_ = syscall.Close(r)
 }

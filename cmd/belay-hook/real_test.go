@@ -42,10 +42,12 @@ func newWorld(t *testing.T) *world {
 	if runtime.GOOS != "linux" {
 		t.Skip("looks into /proc")
 	}
+
 	dir, err := realPrograms()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	home := tempState(t)
 	w := &world{dir: dir, state: filepath.Join(home, "s")}
 	w.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "BELAY_STATE_DIR=" + w.state}
@@ -57,15 +59,19 @@ func newWorld(t *testing.T) *world {
 			}
 			return len(left) == 0
 		})
-		if info, err := os.Stat(w.state); err == nil && info.IsDir() { // in some tests something else stands in its place
+
+		// in some tests something else stands in its place
+		if info, err := os.Stat(w.state); err == nil && info.IsDir() {
 			checktest.Whole(t, w.state)
 		}
+
 		places := wire.SocketPlaces(w.state) // where the folder cannot be, locks lie beside the other place
 		names, _ := filepath.Glob(strings.TrimSuffix(places[len(places)-1], "sock") + "*")
 		for _, name := range names {
 			_ = os.Remove(name)
 		}
 	})
+
 	return w
 }
 
@@ -83,12 +89,14 @@ func (w *world) procs() (list []process) {
 		if err != nil || !strings.Contains("\x00"+string(env), "\x00BELAY_STATE_DIR="+w.state+"\x00") {
 			continue
 		}
+
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))
 		cmd, rerr := os.ReadFile(filepath.Join(filepath.Dir(name), "cmdline"))
 		if err == nil && rerr == nil && len(cmd) > 0 {
 			list = append(list, process{pid, string(cmd), string(env)})
 		}
 	}
+
 	return list
 }
 
@@ -131,6 +139,7 @@ func (w *world) belay(t *testing.T, v any, args ...string) error {
 	if v == nil || len(out) == 0 {
 		return err
 	}
+
 	return errors.Join(err, json.Unmarshal(out, v))
 }
 
@@ -167,9 +176,11 @@ func (w *world) rounds(t *testing.T, session string) int {
 		SessionID    string
 		MessageCount int
 	}
+
 	if w.belay(t, &st, "status", "--json", "--session", session) != nil || st.SessionID != session {
 		return -1
 	}
+
 	return st.MessageCount
 }
 
@@ -221,6 +232,7 @@ func TestD17RealFiftyAtOnce(t *testing.T) {
 	for i := range 50 {
 		wg.Go(func() { w.prompt(t, fmt.Sprintf("11111111-2222-4333-8444-%012d", i), "one of many").quiet(t) })
 	}
+
 	wg.Wait()
 	var list struct {
 		Sessions []struct{ SessionID string }
@@ -232,6 +244,7 @@ func TestD17RealFiftyAtOnce(t *testing.T) {
 	if len(list.Sessions) != 50 {
 		t.Errorf("got %d sessions, want 50", len(list.Sessions))
 	}
+
 	w.wantOneDaemon(t)
 }
 
@@ -244,6 +257,7 @@ func TestRealStoppedDaemon(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+
 	runs := 1
 	for range 10 {
 		within(t, 250*time.Millisecond, func() run {
@@ -253,10 +267,12 @@ func TestRealStoppedDaemon(t *testing.T) {
 			return r
 		})
 	}
+
 	w.quiet(t) // all of them spooled
 	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
+
 	w.wantRounds(t, realSession, runs-1)
 	if got := w.daemon(t); got != pid {
 		t.Errorf("daemon %d became %d, want it left alone", pid, got)
@@ -274,15 +290,18 @@ func TestRealKilledDaemon(t *testing.T) {
 			w.prompt(t, realSession, fmt.Sprint("prompt ", n)).quiet(t)
 			n++
 		}
+
 		var wg sync.WaitGroup
 		for range 5 {
 			text := fmt.Sprint("prompt ", n)
 			n++
 			wg.Go(func() { w.prompt(t, realSession, text).quiet(t) })
 		}
+
 		w.kill(t, pid)
 		wg.Wait()
 	}
+
 	w.wantRounds(t, realSession, n-1)
 }
 
@@ -293,16 +312,19 @@ func TestRealStateFolderCannotBe(t *testing.T) {
 	if err := os.WriteFile(w.state, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	for range 3 {
 		w.prompt(t, realSession, "prompt").quiet(t)
 	}
+
 	w.quiet(t)
 	if data, err := os.ReadFile(w.state); string(data) != "x" {
 		t.Errorf("the file in the way holds %q, %v, want x", data, err)
 	}
 }
 
-// TestD08RealShell: a shell that captures the hook's output ends, and the daemon goes on. D07: nobody else has its socket.
+// TestD08RealShell: a shell that captures the hook's output ends, and the daemon goes on. D07: nobody else has its
+// socket.
 func TestD08RealShell(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -315,6 +337,7 @@ func TestD08RealShell(t *testing.T) {
 	if took := time.Since(began); err != nil || len(out) != 0 || took > 10*time.Second {
 		t.Errorf("got %q, %v after %v, want nothing after a second", out, err, took)
 	}
+
 	var pid int
 	until(t, "the daemon", func() bool { pid = w.daemon(t); return pid != 0 })
 	w.quiet(t)
@@ -322,11 +345,13 @@ func TestD08RealShell(t *testing.T) {
 	if err != nil || len(holders) != 1 || holders[0] != pid {
 		t.Errorf("the socket is held by %v, %v, want the daemon %d alone", holders, err, pid)
 	}
+
 	for fd := range 3 {
 		if to, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", pid, fd)); to != "/dev/null" {
 			t.Errorf("the daemon's descriptor %d is %q, %v, want /dev/null", fd, to, err)
 		}
 	}
+
 	w.kill(t, pid)
 	w.prompt(t, realSession, "after kill -9").quiet(t) // connect is refused, so a new daemon comes
 	until(t, "a new daemon", func() bool { p := w.daemon(t); return p != 0 && p != pid })
@@ -338,15 +363,18 @@ func socketHolders(path string) (pids []int, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var inode string
 	for line := range strings.Lines(string(table)) {
 		if f := strings.Fields(line); len(f) == 8 && f[7] == path && f[5] == "01" { // 01: listens
 			inode = "socket:[" + f[6] + "]"
 		}
 	}
+
 	if inode == "" {
 		return nil, fs.ErrNotExist
 	}
+
 	fds, _ := filepath.Glob("/proc/[0-9]*/fd/*")
 	for _, name := range fds {
 		if to, err := os.Readlink(name); err == nil && to == inode {
@@ -357,11 +385,12 @@ func socketHolders(path string) (pids []int, err error) {
 			pids = append(pids, pid)
 		}
 	}
+
 	return pids, nil
 }
 
-// TestX04RealModes: whatever the umask, nothing in the state folder is open to others, and no content is in a command line or
-// environment at any moment.
+// TestX04RealModes: whatever the umask, nothing in the state folder is open to others, and no content is in a command
+// line or environment at any moment.
 func TestX04RealModes(t *testing.T) {
 	for _, umask := range []string{"000", "077"} {
 		t.Run(umask, func(t *testing.T) { realModes(t, umask) })
@@ -388,39 +417,67 @@ func realModes(t *testing.T, umask string) {
 			}
 		}
 	}()
+
 	for i := range 4 {
-		stdin := stdinFile(t, fmt.Sprintf(`{"session_id":%q,"hook_event_name":"UserPromptSubmit","prompt":"%s %d"}`, realSession, content, i))
-		cmd := exec.Command("sh", "-c", `umask "$2"; exec "$1" claude-code UserPromptSubmit`, "sh", filepath.Join(w.dir, "belay-hook"), umask)
+		stdin := stdinFile(
+			t,
+			fmt.Sprintf(
+				`{"session_id":%q,"hook_event_name":"UserPromptSubmit","prompt":"%s %d"}`,
+				realSession,
+				content,
+				i,
+			),
+		)
+
+		cmd := exec.Command(
+			"sh",
+			"-c",
+			`umask "$2"; exec "$1" claude-code UserPromptSubmit`,
+			"sh",
+			filepath.Join(w.dir, "belay-hook"),
+			umask,
+		)
+
 		cmd.Env, cmd.Stdin = w.env, stdin
 		runHook(t, cmd).quiet(t)
 		_ = stdin.Close()
 	}
+
 	w.wantRounds(t, realSession, 3)
 	if err := w.belay(t, nil, "checkpoint", "--agent", "claude-code", "--session", realSession); err != nil {
 		t.Errorf("checkpoint: %v", err)
 	}
+
 	close(stop)
 	if bad := <-seen; bad != "" {
 		t.Errorf("content was seen in %q or its environment", bad)
 	}
+
 	files := 0
 	err := filepath.WalkDir(w.state, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return nil // a temporary file that is gone
 		}
+
 		files++
 		if fi, err := d.Info(); err == nil && fi.Mode().Perm()&0o077 != 0 {
-			t.Errorf("%s has mode %o, want nothing for group and others", strings.TrimPrefix(p, w.state), fi.Mode().Perm())
+			t.Errorf(
+				"%s has mode %o, want nothing for group and others",
+				strings.TrimPrefix(p, w.state),
+				fi.Mode().Perm(),
+			)
 		}
+
 		return nil
 	})
+
 	if err != nil || files < 5 {
 		t.Errorf("got %d files, %v, want the whole state folder", files, err)
 	}
 }
 
-// TestRealBriefWithoutDaemon: a session dies inside a turn, the daemon dies too, and a new session begins: its hook prints
-// one document with what was going on, or nothing and the next prompt does.
+// TestRealBriefWithoutDaemon: a session dies inside a turn, the daemon dies too, and a new session begins: its hook
+// prints one document with what was going on, or nothing and the next prompt does.
 func TestRealBriefWithoutDaemon(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -431,6 +488,7 @@ func TestRealBriefWithoutDaemon(t *testing.T) {
 		t.Logf("no daemon within %v: the next prompt carries the brief", r.took)
 		r = w.prompt(t, newSession, "go on")
 	}
+
 	w.wantBrief(t, r)
 }
 
@@ -447,20 +505,28 @@ func TestRealBriefAfterASlowStart(t *testing.T) {
 	if _, err := writer.WriteString(payload[20:]); err != nil {
 		t.Error(err)
 	}
+
 	_ = writer.Close()
 	w.quiet(t)
 	var r run
-	until(t, "an answer in time", func() bool { // a client that gave up on a busy machine is owed the brief with its next event
+
+	// a client that gave up on a busy machine is owed the brief with its next event
+	until(t, "an answer in time", func() bool {
 		r = w.prompt(t, newSession, "go on")
 		return r.stdout != "" || r.took < wire.EventDeadline
 	})
+
 	w.wantBrief(t, r)
 }
 
 const newSession = "99999999-2222-4333-8444-555555555555"
 
 func (w *world) startPayload() string {
-	return fmt.Sprintf(`{"session_id":%q,"hook_event_name":"SessionStart","source":"startup","cwd":%q}`, newSession, w.state)
+	return fmt.Sprintf(
+		`{"session_id":%q,"hook_event_name":"SessionStart","source":"startup","cwd":%q}`,
+		newSession,
+		w.state,
+	)
 }
 
 // deadSession leaves behind a session that died inside a turn, and gives the daemon that knows of it.
@@ -471,6 +537,7 @@ func (w *world) deadSession(t *testing.T) (daemon int) {
 	if err := agent.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	plain := w.env
 	w.env = append(w.env, "CLAUDE_PID="+strconv.Itoa(agent.Process.Pid))
 	w.prompt(t, realSession, "paint the boat green before the rain comes").quiet(t)

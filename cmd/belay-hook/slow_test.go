@@ -17,13 +17,16 @@ func slowStdin(t *testing.T, first string) (r, w *os.File) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		_ = r.Close()
 		_ = w.Close()
 	})
+
 	if _, err := io.WriteString(w, first); err != nil {
 		t.Fatal(err)
 	}
+
 	return r, w
 }
 
@@ -38,8 +41,8 @@ func (d *daemon) events(t *testing.T, ends string, n int) []request {
 	return list
 }
 
-// TestSlowWriter: a payload that is only half there at the deadline comes whole and once, and the writer's pipe stays open:
-// the second half is larger than it.
+// TestSlowWriter: a payload that is only half there at the deadline comes whole and once, and the writer's pipe stays
+// open: the second half is larger than it.
 func TestSlowWriter(t *testing.T) {
 	tests := []struct {
 		name, event string
@@ -61,12 +64,15 @@ func TestSlowWriter(t *testing.T) {
 				if _, err := io.WriteString(w, second); err != nil {
 					t.Errorf("the writer's second half: %v, want no error because of us", err)
 				}
+
 				_ = w.Close()
 				t.Logf("hook took %v", res.took)
 				return res
 			})
+
 			for _, g := range d.events(t, ends, runs) {
-				if g.payload != "the first half "+second || g.req.Cut || g.req.Spooled == 0 || strings.Contains(g.line, "rest") {
+				if g.payload != "the first half "+second || g.req.Cut || g.req.Spooled == 0 ||
+					strings.Contains(g.line, "rest") {
 					t.Errorf("got %s and %d bytes, want the whole payload, not cut", g.line, len(g.payload))
 				}
 			}
@@ -84,6 +90,7 @@ func TestWriterThatNeverCloses(t *testing.T) {
 		r, _ := slowStdin(t, `{"a":1}`)
 		return hookFrom(t, state, r, []string{realVar + "=" + ends, restVar + "=300ms"}, "claude-code", "Stop")
 	})
+
 	for _, g := range d.events(t, ends, runs) {
 		if g.payload != `{"a":1}` || !g.req.Cut {
 			t.Errorf("got %s with %q, want what had come, marked cut", g.line, g.payload)
@@ -101,6 +108,7 @@ func TestWriterThatDies(t *testing.T) {
 	if err := writer.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	_ = w.Close()
 	hookFrom(t, state, r, []string{realVar + "=" + ends, restVar + "=1m"}, "claude-code", "Stop").quiet(t)
 	_ = writer.Process.Kill()
@@ -119,10 +127,12 @@ func TestSlowWriterWithoutIntake(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	exe := filepath.Join(alone, "belay-hook")
 	if err := os.WriteFile(exe, data, 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	r, _ := slowStdin(t, "half")
 	cmd := exec.Command(exe, "claude-code", "Stop")
 	cmd.Env = []string{"BELAY_STATE_DIR=" + state, "PATH=/nowhere"}
@@ -130,16 +140,19 @@ func TestSlowWriterWithoutIntake(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil || len(out) != 0 {
 		t.Errorf("got %q, %v, want silence", out, err)
 	}
+
 	want := []string{"half"}
 	if tty, err := os.Open("/dev/ptmx"); err == nil { // a terminal where nobody types
 		defer tty.Close()
 		hookFrom(t, state, tty, []string{takeVar + "=" + filepath.Join(state, "took")}, "claude-code", "Stop").quiet(t)
 		want = append(want, "")
 	}
+
 	list := d.list()
 	if len(list) != len(want) {
 		t.Skipf("got %d events of %d: the machine stood still for 20 ms", len(list), len(want))
 	}
+
 	for i, g := range list {
 		if g.payload != want[i] || !g.req.Cut {
 			t.Errorf("got %s with %q, want %q, marked cut", g.line, g.payload, want[i])

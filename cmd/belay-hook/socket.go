@@ -18,16 +18,19 @@ func (c *client) ask(msg []byte) (out []byte, ok bool) {
 			c.say("no socket of ours at " + place)
 			continue
 		}
+
 		fd, err := c.connect(place)
 		if err != nil {
 			c.say("connect " + place + ": " + err.Error())
 			continue
 		}
+
 		out, ok = c.talk(fd, msg)
 		_ = syscall.Close(fd) // nothing of ours is left in it
 		if ok {
 			return out, true
 		}
+
 		c.say("no answer from " + place)
 	}
 	return nil, false
@@ -38,10 +41,12 @@ func (c *client) connect(place string) (fd int, err error) {
 	if err != nil {
 		return -1, err
 	}
+
 	for {
 		if err = c.timeout(fd, syscall.SO_SNDTIMEO); err != nil { // a full backlog blocks connect
 			break
 		}
+
 		err = syscall.Connect(fd, &syscall.SockaddrUnix{Name: place})
 		if err == syscall.EINTR {
 			continue
@@ -49,12 +54,15 @@ func (c *client) connect(place string) (fd int, err error) {
 		if err == nil && !peerIsOurs(fd) {
 			err = syscall.EPERM
 		}
+
 		break
 	}
+
 	if err != nil {
 		_ = syscall.Close(fd) // never used
 		return -1, err
 	}
+
 	return fd, nil
 }
 
@@ -74,18 +82,22 @@ func (c *client) talk(fd int, msg []byte) (out []byte, ok bool) {
 		if sent > 0 && c.timeout(fd, syscall.SO_SNDTIMEO) != nil {
 			return nil, false
 		}
+
 		n, err := syscall.Write(fd, msg[sent:min(sent+sendPiece, len(msg))])
 		if err != nil && err != syscall.EINTR {
 			return nil, false
 		}
+
 		sent += max(n, 0)
 	}
+
 	buf := c.scratch[:0]
 	var line int // length of the first line, with its end; 0 while it is not whole
 	for {
 		if line == 0 {
 			line = indexByte(buf, '\n') + 1
 		}
+
 		if line > 0 {
 			n, known := trailingLen(buf[:line])
 			if !known || !taken(buf[:line]) {
@@ -94,6 +106,7 @@ func (c *client) talk(fd int, msg []byte) (out []byte, ok bool) {
 			if len(buf) >= line+n {
 				return buf[line : line+n], true
 			}
+
 			buf = withRoom(buf, line+n)
 		} else {
 			if len(buf) > maxLine {
@@ -101,9 +114,11 @@ func (c *client) talk(fd int, msg []byte) (out []byte, ok bool) {
 			}
 			buf = withRoom(buf, len(buf)+1)
 		}
+
 		if c.timeout(fd, syscall.SO_RCVTIMEO) != nil {
 			return nil, false
 		}
+
 		n, err := syscall.Read(fd, buf[len(buf):cap(buf)])
 		if err == syscall.EINTR {
 			continue
@@ -111,6 +126,7 @@ func (c *client) talk(fd int, msg []byte) (out []byte, ok bool) {
 		if err != nil || n <= 0 {
 			return nil, false
 		}
+
 		buf = buf[:len(buf)+n]
 	}
 }
@@ -132,22 +148,27 @@ func trailingLen(line []byte) (n int, ok bool) {
 	for i > 0 && (line[i-1] == '\n' || line[i-1] == '\r') {
 		i--
 	}
+
 	if i == 0 || line[i-1] != '}' {
 		return 0, false
 	}
+
 	end := i - 1
 	i = end
 	for i > 0 && line[i-1] >= '0' && line[i-1] <= '9' {
 		i--
 	}
+
 	if i == end || !hasSuffix(line[:i], `"len":`) {
 		return 0, true
 	}
+
 	for _, d := range line[i:end] {
 		if n = n*10 + int(d-'0'); n > maxPayload {
 			return 0, false
 		}
 	}
+
 	return n, true
 }
 

@@ -41,6 +41,7 @@ func readStdin(end deadline) input {
 			in.cut = in.cut || !in.rest
 			return in
 		}
+
 		room := in.buf[len(in.buf):cap(in.buf)]
 		if in.len() >= maxPayload {
 			if waste == nil {
@@ -48,6 +49,7 @@ func readStdin(end deadline) input {
 			}
 			room = waste
 		}
+
 		n, err := syscall.Read(0, room)
 		switch {
 		case err == syscall.EINTR || err == syscall.EAGAIN:
@@ -58,6 +60,7 @@ func readStdin(end deadline) input {
 			in.cut = true
 			continue
 		}
+
 		in.buf = in.buf[:len(in.buf)+n]
 		if len(in.buf) == cap(in.buf) {
 			in.buf = grown(in.buf)
@@ -76,8 +79,8 @@ func grown(b []byte) []byte {
 	return bigger
 }
 
-// hasWriter says whether a descriptor is a pipe or socket, which another process fills for us alone. A terminal is none: who
-// reads on from it in the background takes the user's next words.
+// hasWriter says whether a descriptor is a pipe or socket, which another process fills for us alone. A terminal is
+// none: who reads on from it in the background takes the user's next words.
 func hasWriter(fd int) bool {
 	var st syscall.Stat_t
 	if syscall.Fstat(fd, &st) != nil {
@@ -107,11 +110,13 @@ func selected(fd int, set, r, w *syscall.FdSet, end deadline) bool {
 		if left == 0 {
 			return false
 		}
+
 		tv := timeval(left)
 		err := selectFds(fd+1, r, w, &tv)
 		if err == syscall.EINTR {
 			continue
 		}
+
 		return err != nil || set.Bits[0] != 0 // on an error reading or writing finds out
 	}
 }

@@ -18,7 +18,8 @@ func selectFds(n int, r, w *syscall.FdSet, tv *syscall.Timeval) error {
 	return err
 }
 
-// workFolder names the current folder with the help of a buffer. syscall.Getwd has its buffer on the stack, which then grows.
+// workFolder names the current folder with the help of a buffer. syscall.Getwd has its buffer on the stack, which then
+// grows.
 func workFolder(buf []byte) string {
 	n, err := syscall.Getcwd(buf)
 	if err != nil || n < 2 || buf[0] != '/' { // "(unreachable)..." is no path
@@ -44,11 +45,13 @@ func memfd(b []byte) (int, bool) {
 	default:
 		return -1, false
 	}
+
 	name := []byte("belay-event\x00")
 	fd, _, errno := syscall.Syscall(nr, uintptr(unsafe.Pointer(&name[0])), memfdCloexec, 0)
 	if errno != 0 {
 		return -1, false
 	}
+
 	for off := 0; off < len(b); {
 		n, err := syscall.Pwrite(int(fd), b[off:], int64(off)) // leaves the position at 0, where the reader starts
 		if err == syscall.EINTR {
@@ -58,8 +61,10 @@ func memfd(b []byte) (int, bool) {
 			_ = syscall.Close(int(fd)) // it holds no whole event: the pipe is tried
 			return -1, false
 		}
+
 		off += n
 	}
+
 	return int(fd), true
 }
 

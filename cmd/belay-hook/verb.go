@@ -25,7 +25,19 @@ func (v verbCall) asks() bool {
 // takesValue names the flags whose value may be the next word. Any other can be given as --flag=value.
 func takesValue(name string) bool {
 	switch name {
-	case "session", "agent", "name", "id", "text", "input", "transcript", "socket", "format", "max-bytes", "max-messages", "since", "roles":
+	case "session",
+		"agent",
+		"name",
+		"id",
+		"text",
+		"input",
+		"transcript",
+		"socket",
+		"format",
+		"max-bytes",
+		"max-messages",
+		"since",
+		"roles":
 		return true
 	}
 	return false
@@ -41,10 +53,12 @@ func parseVerb(args []string, session string) verbCall {
 			}
 			continue
 		}
+
 		if !has && takesValue(name) && i+1 < len(args) {
 			i++
 			value, has = args[i], true
 		}
+
 		value = cut(value, maxText)
 		switch name {
 		case "session":
@@ -57,6 +71,7 @@ func parseVerb(args []string, session string) verbCall {
 			v.flags = append(v.flags, flag{name: cut(name, maxWord), text: value, isText: has})
 		}
 	}
+
 	return v
 }
 
@@ -65,11 +80,13 @@ func cutFlag(arg string) (name, value string, has bool) {
 	if len(arg) < 3 || arg[0] != '-' || arg[1] != '-' {
 		return "", "", false
 	}
+
 	arg = arg[2:]
 	for i := 0; i < len(arg); i++ {
 		if arg[i] == '=' {
 			return arg[:i], arg[i+1:], true
 		}
 	}
+
 	return arg, "", false
 }

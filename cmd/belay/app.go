@@ -67,8 +67,15 @@ Exit codes: 0 it worked, 1 failed, 2 wrong use, 3 no such session, 4 no daemon, 
 			return cmd.Help()
 		},
 	}
+
 	root.Flags().BoolVarP(&showVersion, "version", "v", false, "print the version")
-	root.PersistentFlags().StringVar(&a.stateDir, "state-dir", "", "state folder (default: BELAY_STATE_DIR, the setting state_dir, or ~/.local/state/belay)")
+	root.PersistentFlags().StringVar(
+		&a.stateDir,
+		"state-dir",
+		"",
+		"state folder (default: BELAY_STATE_DIR, the setting state_dir, or ~/.local/state/belay)",
+	)
+
 	root.PersistentFlags().StringVar(&a.socket, "socket", "", "the daemon's socket, when it is at no usual place")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usage{what: err.Error()} })
 	root.SuggestionsMinimumDistance = 2
@@ -76,8 +83,26 @@ Exit codes: 0 it worked, 1 failed, 2 wrong use, 3 no such session, 4 no daemon, 
 	root.AddGroup(&cobra.Group{ID: groupSessions, Title: "Sessions:"}, &cobra.Group{ID: groupSetUp, Title: "Set-up:"},
 		&cobra.Group{ID: groupEvents, Title: "Events, for agents without an installer:"})
 	root.SetHelpCommand(helpCmd())
-	root.AddCommand(a.runCmd(), a.daemonCmd(), a.statusCmd(), a.listCmd(), a.searchCmd(), a.showCmd(), a.recoverCmd(), a.checkpointCmd(), a.markCmd(), a.eventCmd(), a.resetCmd(),
-		a.configCmd(), a.doctorCmd(), a.installCmd(), a.uninstallCmd(), a.intakeCmd(), completionCmd())
+	root.AddCommand(
+		a.runCmd(),
+		a.daemonCmd(),
+		a.statusCmd(),
+		a.listCmd(),
+		a.searchCmd(),
+		a.showCmd(),
+		a.recoverCmd(),
+		a.checkpointCmd(),
+		a.markCmd(),
+		a.eventCmd(),
+		a.resetCmd(),
+		a.configCmd(),
+		a.doctorCmd(),
+		a.installCmd(),
+		a.uninstallCmd(),
+		a.intakeCmd(),
+		completionCmd(),
+	)
+
 	root.AddCommand(a.verbCmds()...)
 	a.completeRest(root)
 	completeFlag(root, "state-dir", completeFolders)
@@ -99,10 +124,12 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
+
 	u := &usage{what: fmt.Sprintf("%s takes no argument: %q", cmd.CommandPath(), args[0])}
 	if cmd.Flags().Lookup("session") != nil {
 		u.hint = "A session is named by a flag: " + cmd.CommandPath() + " --session " + shellWord(redact.Text(args[0]))
 	}
+
 	return u
 }
 
@@ -117,7 +144,10 @@ func (a *app) settings(strict bool) (*config.Config, error) {
 		}
 		flags["state_dir"] = abs
 	}
-	return config.Load(config.Options{File: file, MustExist: must, Env: os.Environ(), Flags: flags, Strict: strict, Check: checks()})
+
+	return config.Load(
+		config.Options{File: file, MustExist: must, Env: os.Environ(), Flags: flags, Strict: strict, Check: checks()},
+	)
 }
 
 // root is the state folder. A bad setting of it is an error here, because the answer would come from another folder.
@@ -126,11 +156,13 @@ func (a *app) root() (string, error) {
 	if err != nil {
 		return "", &coded{err, exitUsage, "belay config --check lists every fault."}
 	}
+
 	for _, w := range c.Warnings {
 		if f := (*config.Fault)(nil); errors.As(w, &f) && f.Key == "state_dir" {
 			return "", &coded{w, exitUsage, "belay config --check lists every fault."}
 		}
 	}
+
 	return config.StateDir(c.StateDir, os.Getenv)
 }
 
@@ -139,10 +171,12 @@ func (a *app) folder() (query.Folder, error) {
 	if err != nil {
 		return query.Folder{}, err
 	}
+
 	f := query.Open(root, all.All(host(root)))
 	if err := f.Dir.Own(); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return f, err
 	}
+
 	f.All = func(ctx context.Context) (map[checkpoint.Key]*checkpoint.State, error) {
 		if files, err := f.Dir.Files(ctx); err == nil && len(files) <= fewSessions {
 			states, _, err := f.Dir.States(ctx, nil)
@@ -150,6 +184,7 @@ func (a *app) folder() (query.Folder, error) {
 		}
 		return index.Of(f.Dir).States(ctx)
 	}
+
 	return f, nil
 }
 
@@ -162,10 +197,12 @@ func (a *app) dial(ctx context.Context, start bool) (*wire.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	place := a.socket
 	if place == "" {
 		place = wire.SocketPlaces(root)[0]
 	}
+
 	c, err := wire.Dial(ctx, root, a.socket)
 	if err == nil {
 		return c, nil
@@ -173,6 +210,7 @@ func (a *app) dial(ctx context.Context, start bool) (*wire.Conn, error) {
 	if !start || a.socket != "" {
 		return nil, noDaemon(place, err)
 	}
+
 	exe, xerr := os.Executable()
 	if xerr != nil {
 		return nil, errors.Join(noDaemon(place, err), xerr)
@@ -180,6 +218,7 @@ func (a *app) dial(ctx context.Context, start bool) (*wire.Conn, error) {
 	if serr := intake.StartDetached(exe, []string{"daemon", "--from-hook"}, root); serr != nil {
 		return nil, errors.Join(noDaemon(place, err), serr)
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	for {
@@ -188,7 +227,11 @@ func (a *app) dial(ctx context.Context, start bool) (*wire.Conn, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, &coded{fmt.Errorf("%w; one was started and is not there after 5s", noDaemon(place, err)), exitNoDaemon, "belay daemon, in a terminal, shows what it says."}
+			return nil, &coded{
+				fmt.Errorf("%w; one was started and is not there after 5s", noDaemon(place, err)),
+				exitNoDaemon,
+				"belay daemon, in a terminal, shows what it says.",
+			}
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
@@ -208,6 +251,7 @@ func (a *app) request(ctx context.Context, start bool, req wire.Request) (wire.R
 	if err != nil {
 		return wire.Reply{}, nil, err
 	}
+
 	defer c.Close() // the answer is here
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -215,6 +259,7 @@ func (a *app) request(ctx context.Context, start bool, req wire.Request) (wire.R
 	if err != nil {
 		return r, body, err
 	}
+
 	return r, body, replyError(r)
 }
 
@@ -222,15 +267,25 @@ func replyError(r wire.Reply) error {
 	if r.OK {
 		return nil
 	}
-	codes := map[string]int{wire.CodeNotFound: exitNotFound, wire.CodeDegraded: exitDegraded, wire.CodeBadRequest: exitUsage, wire.CodeUnknownOp: exitUsage, wire.CodeUnknownAgent: exitUsage}
+
+	codes := map[string]int{
+		wire.CodeNotFound:     exitNotFound,
+		wire.CodeDegraded:     exitDegraded,
+		wire.CodeBadRequest:   exitUsage,
+		wire.CodeUnknownOp:    exitUsage,
+		wire.CodeUnknownAgent: exitUsage,
+	}
+
 	code, ok := codes[r.Code]
 	if !ok {
 		code = exitFailed
 	}
+
 	err := errors.New(r.Message)
 	if code == exitNotFound {
 		err = fmt.Errorf("%s%w", withoutEnd(r.Message, query.ErrNotFound.Error()), query.ErrNotFound)
 	}
+
 	return &coded{err, code, r.Hint}
 }
 
@@ -242,8 +297,8 @@ func withoutEnd(message, end string) string {
 	return message + ": "
 }
 
-// printJSON writes one document, indented. What a terminal would obey, or people would not see, is written as its number:
-// to a program that is the same text.
+// printJSON writes one document, indented. What a terminal would obey, or people would not see, is written as its
+// number: to a program that is the same text.
 func printJSON(w io.Writer, v any) error {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
@@ -252,6 +307,7 @@ func printJSON(w io.Writer, v any) error {
 	if err := enc.Encode(v); err != nil {
 		return err
 	}
+
 	_, err := io.WriteString(w, escapeHidden(b.String()))
 	return err
 }
@@ -304,6 +360,7 @@ Exit codes: 0 printed, 1 failed, 2 no such shell.`,
 					return root.GenFishCompletion(out, true)
 				}
 			}
+
 			return &usage{what: "which shell?", hint: "For example: belay completion bash   (or zsh, fish)"}
 		},
 	}

@@ -30,15 +30,22 @@ Exit codes: 0 printed, 1 failed, 2 a setting is wrong (with --check).`,
 			if err != nil {
 				return &coded{err, exitUsage, "belay config prints every key with its default."}
 			}
+
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), map[string]any{"file": c.File, "settings": c.Values(), "warnings": words(c.Warnings)})
+				return printJSON(
+					cmd.OutOrStdout(),
+					map[string]any{"file": c.File, "settings": c.Values(), "warnings": words(c.Warnings)},
+				)
 			}
+
 			for _, w := range c.Warnings {
 				fmt.Fprintf(cmd.ErrOrStderr(), "belay: warning: %s\n", said(w.Error()))
 			}
+
 			return printSettings(cmd.OutOrStdout(), c.Values())
 		},
 	}
+
 	cmd.Flags().BoolVar(&check, "check", false, "make every fault an error")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
@@ -59,6 +66,7 @@ func printSettings(w io.Writer, values []config.Value) error {
 	if cols == 0 {
 		fmt.Fprintln(t, "KEY\tVALUE\tFROM\tMEANING")
 	}
+
 	for _, v := range values {
 		value := printable(v.Value)
 		if value == "" {
@@ -68,10 +76,12 @@ func printSettings(w io.Writer, values []config.Value) error {
 			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", v.Key, value, printable(v.Origin), v.Help)
 			continue
 		}
+
 		fmt.Fprintf(t, "%s = %s (%s)\n", v.Key, value, printable(v.Origin))
 		for _, line := range wrap(v.Help, cols-4) {
 			fmt.Fprintf(t, "    %s\n", line)
 		}
 	}
+
 	return t.Flush()
 }

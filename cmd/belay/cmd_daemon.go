@@ -66,46 +66,67 @@ Exit codes: 0 stopped, 1 it could not run (another one runs, no place for the so
 			if unit != "" {
 				return printSupervision(cmd.OutOrStdout(), unit, c)
 			}
+
 			hup := make(chan os.Signal, 1)
 			if !signal.Ignored(syscall.SIGHUP) { // nohup stays in force
 				signal.Notify(hup, syscall.SIGHUP)
 				defer signal.Stop(hup)
 			}
+
 			for c != nil && err == nil && cmd.Context().Err() == nil {
 				c, err = a.serve(cmd.Context(), c, fromHook, hup, cmd.ErrOrStderr())
 			}
+
 			if fromHook && errors.Is(err, socket.ErrRunning) {
 				return nil // several hooks started one each; the first is enough
 			}
+
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&unit, "print-unit", "", "print a unit for systemd, or an agent for launchd, and run nothing (alone: what this system has)")
+
+	cmd.Flags().StringVar(
+		&unit,
+		"print-unit",
+		"",
+		"print a unit for systemd, or an agent for launchd, and run nothing (alone: what this system has)",
+	)
+
 	cmd.Flags().Lookup("print-unit").NoOptDefVal = supervisors()[0]
 	completeFlag(cmd, "print-unit", cobra.FixedCompletions(supervisors(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().BoolVar(&fromHook, "from-hook", false, "started by a hook: end when no agent lived for long")
 	if err := cmd.Flags().MarkHidden("from-hook"); err != nil {
 		panic(err) // no such flag: a broken invariant
 	}
+
 	return cmd
 }
 
 // serve runs a daemon to its end. When SIGHUP ended it, because settings changed that it cannot take over, next are the
 // settings of the one that follows: a daemon that stops and starts keeps everything.
-func (a *app) serve(ctx context.Context, c *config.Config, fromHook bool, hup <-chan os.Signal, errOut io.Writer) (next *config.Config, err error) {
+func (a *app) serve(
+	ctx context.Context,
+	c *config.Config,
+	fromHook bool,
+	hup <-chan os.Signal,
+	errOut io.Writer,
+) (next *config.Config, err error) {
 	root, err := config.StateDir(c.StateDir, os.Getenv)
 	if err != nil {
 		return nil, err
 	}
+
 	log, closeLog := newLog(c, root, errOut)
 	defer closeLog()
 	for _, w := range c.Warnings {
 		log.Warn("settings", zap.Error(w))
 	}
+
 	opt := daemonOptions(c, root, log)
 	if !fromHook {
 		opt.IdleExit = 0
 	}
+
 	parent := ctx
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -116,6 +137,7 @@ func (a *app) serve(ctx context.Context, c *config.Config, fromHook bool, hup <-
 		default: // it began anew
 		}
 	}
+
 	d := daemon.New(opt)
 	go func() { ended <- d.Run(ctx) }()
 	var tells sync.WaitGroup
@@ -135,12 +157,14 @@ func (a *app) serve(ctx context.Context, c *config.Config, fromHook bool, hup <-
 				log.Error("daemon ended", zap.Error(err)) // nobody sees the stderr of one that a hook started
 			}
 			return next, err
+
 		case <-hup:
 			fresh, err := a.settings(true)
 			if err != nil {
 				log.Error("settings not read anew, the old ones stay", zap.Error(err))
 				continue
 			}
+
 			restart := needsRestart(c, fresh)
 			log.Info("settings read anew", zap.Bool("restart", restart))
 			if c = fresh; restart {
@@ -148,6 +172,7 @@ func (a *app) serve(ctx context.Context, c *config.Config, fromHook bool, hup <-
 				stop()
 				continue
 			}
+
 			d.Reload(daemonOptions(fresh, root, log))
 		}
 	}
@@ -158,10 +183,12 @@ func needsRestart(old, fresh *config.Config) bool {
 	before := old.Values()
 	for i, v := range fresh.Values() {
 		section, _, _ := strings.Cut(v.Key, ".")
-		if v.Value != before[i].Value && !slices.Contains([]string{"gates", "retention", "recovery", "worktree"}, section) {
+		if v.Value != before[i].Value &&
+			!slices.Contains([]string{"gates", "retention", "recovery", "worktree"}, section) {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -171,23 +198,39 @@ func newLog(c *config.Config, root string, errOut io.Writer) (*zap.Logger, func(
 	if err != nil {
 		level = zapcore.InfoLevel
 	}
+
 	enc := zap.NewProductionEncoderConfig()
 	enc.EncodeTime = zapcore.RFC3339NanoTimeEncoder
-	file := &lumberjack.Logger{Filename: filepath.Join(root, "belay.log"), MaxSize: max(int(c.Log.Bytes>>20), 1), MaxBackups: c.Log.Files}
+	file := &lumberjack.Logger{
+		Filename:   filepath.Join(root, "belay.log"),
+		MaxSize:    max(int(c.Log.Bytes>>20), 1),
+		MaxBackups: c.Log.Files,
+	}
+
 	var cores []zapcore.Core
+
 	// What is no file of ours is not written to, wherever it leads; doctor store names it.
 	if info, err := os.Lstat(file.Filename); err != nil || vfs.Safe(file.Filename, info, false) == nil {
 		cores = append(cores, zapcore.NewCore(zapcore.NewJSONEncoder(enc), zapcore.AddSync(quietWriter{file}), level))
 	}
+
 	if f, ok := errOut.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		cores = append(cores, zapcore.NewCore(zapcore.NewConsoleEncoder(zap.NewDevelopmentEncoderConfig()), zapcore.Lock(zapcore.AddSync(quietWriter{f})), level))
+		cores = append(
+			cores,
+			zapcore.NewCore(
+				zapcore.NewConsoleEncoder(zap.NewDevelopmentEncoderConfig()),
+				zapcore.Lock(zapcore.AddSync(quietWriter{f})),
+				level,
+			),
+		)
 	}
+
 	log := zap.New(zapcore.NewTee(cores...))
 	return log, func() { _ = errors.Join(log.Sync(), file.Close()) } // the last lines of a log on a failing disk
 }
 
-// quietWriter takes secrets out of each line, whatever error or path brought them there, and keeps zap from writing its own
-// complaints to stderr when the log's disk is full: status says so anyway.
+// quietWriter takes secrets out of each line, whatever error or path brought them there, and keeps zap from writing its
+// own complaints to stderr when the log's disk is full: status says so anyway.
 type quietWriter struct{ w io.Writer }
 
 func (q quietWriter) Write(p []byte) (int, error) {
@@ -202,14 +245,45 @@ func checks() map[string]func(string) error {
 
 func daemonOptions(c *config.Config, root string, log *zap.Logger) daemon.Options {
 	return daemon.Options{
-		StateDir: root, FS: vfs.OS{}, Log: log, Version: version(), Agents: all.All(host(root)),
-		Gates:     checkpoint.Gates{SparseTime: c.Gates.Sparse.Time, SparseRounds: c.Gates.Sparse.Rounds, FullTime: c.Gates.Full.Time, ForcedTime: c.Gates.Forced.Time},
+		StateDir: root,
+		FS:       vfs.OS{},
+		Log:      log,
+		Version:  version(),
+		Agents:   all.All(host(root)),
+		Gates: checkpoint.Gates{
+			SparseTime:   c.Gates.Sparse.Time,
+			SparseRounds: c.Gates.Sparse.Rounds,
+			FullTime:     c.Gates.Full.Time,
+			ForcedTime:   c.Gates.Forced.Time,
+		},
 		Heartbeat: c.Heartbeat.Every,
-		Breaker:   breaker.Options{Failures: c.Breaker.Failures, Pause: c.Breaker.Pause, MaxPause: c.Breaker.MaxPause, Manual: c.Breaker.Heal == "manual"},
-		Retention: checkpoint.Policy{Count: int64(c.Retention.Count), Bytes: int64(c.Retention.Bytes), Age: c.Retention.Age}, TotalBytes: int64(c.Retention.TotalBytes),
-		Adopt: recovery.Adopt(c.Recovery.Adopt), AdoptWindow: c.Recovery.Window, BriefBytes: c.Recovery.MaxBytes,
-		SegmentBytes: int64(c.Journal.Segment), MemoryBytes: int(c.Journal.Memory),
-		Mirror: daemon.Mirror(c.Mirror), KeyDir: config.KeyDir(os.Getenv), WorkTree: c.Worktree.Enabled, Notify: c.Watch.Notify, Poll: c.Watch.Poll, PollMax: c.Watch.PollMax,
-		Connections: c.Limits.Connections, SessionsPerMinute: c.Limits.SessionsPerMinute, IdleExit: c.Idle.Exit,
+		Breaker: breaker.Options{
+			Failures: c.Breaker.Failures,
+			Pause:    c.Breaker.Pause,
+			MaxPause: c.Breaker.MaxPause,
+			Manual:   c.Breaker.Heal == "manual",
+		},
+		Retention: checkpoint.Policy{
+			Count: int64(c.Retention.Count),
+			Bytes: int64(c.Retention.Bytes),
+			Age:   c.Retention.Age,
+		},
+		TotalBytes:   int64(c.Retention.TotalBytes),
+		Adopt:        recovery.Adopt(c.Recovery.Adopt),
+		AdoptWindow:  c.Recovery.Window,
+		BriefBytes:   c.Recovery.MaxBytes,
+		SegmentBytes: int64(c.Journal.Segment),
+		MemoryBytes:  int(c.Journal.Memory),
+		Mirror: daemon.Mirror(
+			c.Mirror,
+		),
+		KeyDir:            config.KeyDir(os.Getenv),
+		WorkTree:          c.Worktree.Enabled,
+		Notify:            c.Watch.Notify,
+		Poll:              c.Watch.Poll,
+		PollMax:           c.Watch.PollMax,
+		Connections:       c.Limits.Connections,
+		SessionsPerMinute: c.Limits.SessionsPerMinute,
+		IdleExit:          c.Idle.Exit,
 	}
 }

@@ -53,12 +53,14 @@ Exit codes: 0 all is well, 1 failed, 2 wrong flags, 6 something is not right.`,
 			if err := withoutSecrets(&list); err != nil {
 				return err
 			}
+
 			bad := 0
 			for _, f := range list {
 				if f.State == "problem" {
 					bad++
 				}
 			}
+
 			if asJSON {
 				if err := printJSON(cmd.OutOrStdout(), map[string]any{"problems": bad, "findings": list}); err != nil {
 					return err
@@ -66,12 +68,19 @@ Exit codes: 0 all is well, 1 failed, 2 wrong flags, 6 something is not right.`,
 			} else {
 				printFindings(cmd.OutOrStdout(), list)
 			}
+
 			if bad > 0 {
-				return &coded{errors.New("doctor: " + count(bad, "problem")), exitFindings, "Each says what to do about it."}
+				return &coded{
+					errors.New("doctor: " + count(bad, "problem")),
+					exitFindings,
+					"Each says what to do about it.",
+				}
 			}
+
 			return nil
 		},
 	}
+
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.AddCommand(a.doctorTranscriptCmd(), a.doctorStoreCmd())
 	return cmd
@@ -105,20 +114,29 @@ func (a *app) diagnose(ctx context.Context, screen io.Writer) []finding {
 	default:
 		add("settings", "ok", c.File, "")
 	}
+
 	root, err := a.root()
 	if err != nil {
 		add("state folder", "problem", err.Error(), "set BELAY_STATE_DIR to a folder of your own")
 		return list
 	}
+
 	dir := state.Dir{Root: root, FS: vfs.Within(vfs.OS{}, root)}
 	switch err := dir.Own(); {
 	case errors.Is(err, fs.ErrNotExist):
 		add("state folder", "note", root+" is not there yet", "the daemon makes it")
 	case err != nil:
-		add("state folder", "problem", err.Error(), "set BELAY_STATE_DIR to a folder of your own (chmod 700 it, if it is belay's alone)")
+		add(
+			"state folder",
+			"problem",
+			err.Error(),
+			"set BELAY_STATE_DIR to a folder of your own (chmod 700 it, if it is belay's alone)",
+		)
+
 	default:
 		add("state folder", "ok", root, "")
 	}
+
 	list = append(list, a.diagnoseDaemon(ctx)...)
 	list = append(list, diagnoseKey(c, dir)...)
 	states, rep, err := dir.Find(ctx, state.Name{})
@@ -128,13 +146,21 @@ func (a *app) diagnose(ctx context.Context, screen io.Writer) []finding {
 		list = append(list, diagnoseJournal(rep)...)
 		list = append(list, diagnoseStore(ctx, dir, states, screen)...)
 	}
+
 	if n, bytes, err := spool.Pending(dir.FS, dir.Spool()); err == nil && n > 0 {
-		add("spool", "note", fmt.Sprintf("%s (%s) not yet taken in by a daemon", count(n, "event"), count(int(bytes), "byte")), "belay daemon &")
+		add(
+			"spool",
+			"note",
+			fmt.Sprintf("%s (%s) not yet taken in by a daemon", count(n, "event"), count(int(bytes), "byte")),
+			"belay daemon &",
+		)
 	}
+
 	list = append(list, a.diagnoseAgents(ctx, states)...)
 	if _, err := exec.LookPath("git"); err != nil {
 		add("git", "note", "not found: checkpoints will not hold the state of the work tree", "")
 	}
+
 	return list
 }
 
@@ -146,29 +172,62 @@ func (a *app) diagnoseDaemon(ctx context.Context) []finding {
 	if err != nil {
 		return []finding{{"daemon", "problem", err.Error(), "belay daemon, in a terminal, shows what it says"}}
 	}
+
 	var st daemon.Status
 	if err := json.Unmarshal(r.Body, &st); err != nil {
-		return []finding{{"daemon", "problem", "its answer cannot be read: " + err.Error(), "stop it (kill " + fmt.Sprint(st.PID) + "); the next hook starts the new version"}}
+		return []finding{
+			{
+				"daemon",
+				"problem",
+				"its answer cannot be read: " + err.Error(),
+				"stop it (kill " + fmt.Sprint(st.PID) + "); the next hook starts the new version",
+			},
+		}
 	}
+
 	list := []finding{{"daemon", "ok", fmt.Sprintf("pid %d, %s, at %s", st.PID, st.Version, st.Socket), ""}}
 	if st.Version != version() {
-		list = append(list, finding{"version", "note", fmt.Sprintf("the daemon is %s, this is %s", st.Version, version()), fmt.Sprintf("kill %d; the next hook starts the new one", st.PID)})
+		list = append(
+			list,
+			finding{
+				"version",
+				"note",
+				fmt.Sprintf("the daemon is %s, this is %s", st.Version, version()),
+				fmt.Sprintf("kill %d; the next hook starts the new one", st.PID),
+			},
+		)
 	}
+
 	if st.Problem != "" {
 		list = append(list, finding{"state folder", "problem", st.Problem, "mend it; belay goes on by itself"})
 	}
+
 	if st.Degraded {
-		list = append(list, finding{"store", "problem", "degraded: " + st.Breaker.Reason, "free space or mend the disk; belay reset tries at once"})
+		list = append(
+			list,
+			finding{
+				"store",
+				"problem",
+				"degraded: " + st.Breaker.Reason,
+				"free space or mend the disk; belay reset tries at once",
+			},
+		)
 	}
+
 	if st.Journal.Error != "" {
-		list = append(list, finding{"journal", "problem", st.Journal.Error, "free space or mend the disk; belay goes on by itself"})
+		list = append(
+			list,
+			finding{"journal", "problem", st.Journal.Error, "free space or mend the disk; belay goes on by itself"},
+		)
 	}
+
 	if st.Watch.Why != "" {
 		list = append(list, finding{"watch", "note", st.Watch.Why, ""})
 	}
 	if n := st.Counts["dropped"]; n > 0 {
 		list = append(list, finding{"lost", "note", count(int(n), "event") + " dropped since the daemon's start", ""})
 	}
+
 	return list
 }
 
@@ -176,16 +235,39 @@ func (a *app) diagnoseDaemon(ctx context.Context) []finding {
 func diagnoseJournal(rep state.Report) []finding {
 	var list []finding
 	for _, b := range rep.Bad {
-		list = append(list, finding{"state file", "problem", b, "its checkpoints and the journal stand in for it; the file can be removed"})
+		list = append(
+			list,
+			finding{
+				"state file",
+				"problem",
+				b,
+				"its checkpoints and the journal stand in for it; the file can be removed",
+			},
+		)
 	}
+
 	if rep.Panics > 0 {
 		said := count(rep.Panics, "record") + " not applied: an error inside belay"
 		list = append(list, finding{"journal", "problem", said, "their sessions go on without them; report it"})
 	}
+
 	if j := rep.Journal; j.Damaged+j.Unreadable > 0 {
-		list = append(list, finding{"journal", "problem", fmt.Sprintf("%s damaged, %s lost, %s not readable", count(j.Damaged, "place"), count(int(j.Lost), "record"), count(j.Unreadable, "segment")),
-			"the daemon goes past it; check the disk"})
+		list = append(
+			list,
+			finding{
+				"journal",
+				"problem",
+				fmt.Sprintf(
+					"%s damaged, %s lost, %s not readable",
+					count(j.Damaged, "place"),
+					count(int(j.Lost), "record"),
+					count(j.Unreadable, "segment"),
+				),
+				"the daemon goes past it; check the disk",
+			},
+		)
 	}
+
 	return list
 }
 
@@ -197,6 +279,7 @@ func diagnoseStore(ctx context.Context, dir state.Dir, states []*checkpoint.Stat
 	if err != nil {
 		return []finding{{"store", "problem", err.Error(), ""}}
 	}
+
 	defer store.Close() // nothing is written through it
 	var list []finding
 	whole, some := 0, states[:min(len(states), doctorSessions)]
@@ -210,31 +293,59 @@ func diagnoseStore(ctx context.Context, dir state.Dir, states []*checkpoint.Stat
 			}
 			planted[said] = true
 		}
+
 		metas, err := store.List(ctx, s.Key)
 		if err != nil {
-			list = append(list, finding{"store", "problem", err.Error(), "mend the folder, or move it away: the daemon makes a new one"})
+			list = append(
+				list,
+				finding{
+					"store",
+					"problem",
+					err.Error(),
+					"mend the folder, or move it away: the daemon makes a new one",
+				},
+			)
 			continue
 		}
+
 		for _, m := range metas {
 			data, err := store.Get(ctx, s.Key, m.Number)
 			if err == nil {
 				_, err = checkpoint.DecodeIn(s.Key.Dir(), data)
 			}
+
 			if err != nil {
-				list = append(list, finding{"checkpoint", "problem", fmt.Sprintf("%d of %s: %v", m.Number, s.Key, err), "older ones are used; the file can be removed"})
+				list = append(
+					list,
+					finding{
+						"checkpoint",
+						"problem",
+						fmt.Sprintf("%d of %s: %v", m.Number, s.Key, err),
+						"older ones are used; the file can be removed",
+					},
+				)
 				continue
 			}
+
 			whole++
 		}
 	}
+
 	done()
 	said := fmt.Sprintf("%s, %s whole", count(len(states), "session"), count(whole, "checkpoint"))
 	if len(some) < len(states) {
-		said = fmt.Sprintf("%s, %s of the newest %d whole", count(len(states), "session"), count(whole, "checkpoint"), len(some))
+		said = fmt.Sprintf(
+			"%s, %s of the newest %d whole",
+			count(len(states), "session"),
+			count(whole, "checkpoint"),
+			len(some),
+		)
 	}
+
 	if len(list) == 0 {
 		list = append(list, finding{"store", "ok", said, ""})
 	}
+
 	return list
 }
 
@@ -249,24 +360,58 @@ func (a *app) diagnoseAgents(ctx context.Context, states []*checkpoint.State) []
 	if err != nil {
 		return []finding{{"hooks", "problem", err.Error(), ""}}
 	}
+
 	for _, g := range all.All(machine) {
 		if in, ok := g.(agent.Installer); ok {
 			list = append(list, hooksOf(ctx, g.Name(), in, paths)...)
 		}
-		i := slices.IndexFunc(states, func(s *checkpoint.State) bool { return s.Key.Agent == g.Name() && s.Key.Child == "" })
+
+		i := slices.IndexFunc(
+			states,
+			func(s *checkpoint.State) bool { return s.Key.Agent == g.Name() && s.Key.Child == "" },
+		)
+
 		if i < 0 {
 			continue
 		}
+
 		s := states[i]
 		switch {
 		case s.Transcript == "":
-			list = append(list, finding{g.Name(), "note", "last event " + ago(s.LastEvent) + "; no transcript was named", "recovery works from its events alone"})
+			list = append(
+				list,
+				finding{
+					g.Name(),
+					"note",
+					"last event " + ago(s.LastEvent) + "; no transcript was named",
+					"recovery works from its events alone",
+				},
+			)
+
 		case missing(s.Transcript):
-			list = append(list, finding{g.Name(), "note", "the transcript of its last session is not there: " + s.Transcript, "recovery works from belay's own record"})
+			list = append(
+				list,
+				finding{
+					g.Name(),
+					"note",
+					"the transcript of its last session is not there: " + s.Transcript,
+					"recovery works from belay's own record",
+				},
+			)
+
 		default:
-			list = append(list, finding{g.Name(), "ok", fmt.Sprintf("last event %s, transcript %s", ago(s.LastEvent), filepath.Base(s.Transcript)), ""})
+			list = append(
+				list,
+				finding{
+					g.Name(),
+					"ok",
+					fmt.Sprintf("last event %s, transcript %s", ago(s.LastEvent), filepath.Base(s.Transcript)),
+					"",
+				},
+			)
 		}
 	}
+
 	return list
 }
 
@@ -277,12 +422,14 @@ func hooksOf(ctx context.Context, name string, in agent.Installer, paths agent.P
 	if !ok {
 		return nil
 	}
+
 	found := in.Check(ctx, paths)
 	for _, hook := range hookChoices() {
 		if other := in.Check(ctx, agent.Paths{Hook: hook, Socket: paths.Socket}); len(other) < len(found) {
 			found = other
 		}
 	}
+
 	var list []finding
 	for _, p := range found {
 		do := "belay install " + name
@@ -291,12 +438,23 @@ func hooksOf(ctx context.Context, name string, in agent.Installer, paths agent.P
 		}
 		list = append(list, finding{name, "problem", p, do})
 	}
+
 	if !slices.ContainsFunc(list, func(f finding) bool { return f.State == "problem" }) {
 		list = slices.Insert(list, 0, finding{name, "ok", "hooks are in place (version " + orUnknown(v) + ")", ""})
 	}
+
 	if tried := docs.Tried(name); v != "" && !slices.Contains(tried, v) {
-		list = append(list, finding{name, "note", fmt.Sprintf("version %s was not tried with this belay; tried: %s", v, orNone(tried)), ""})
+		list = append(
+			list,
+			finding{
+				name,
+				"note",
+				fmt.Sprintf("version %s was not tried with this belay; tried: %s", v, orNone(tried)),
+				"",
+			},
+		)
 	}
+
 	return list
 }
 

@@ -41,20 +41,25 @@ Exit codes: 0 the store is whole, 1 it is not or cannot be read, 2 wrong flags o
 			if err != nil {
 				return &coded{err, exitUsage, "belay config --check lists every fault."}
 			}
+
 			root, err := a.root()
 			if err != nil {
 				return err
 			}
-			f := query.Open(root, all.All(host(root))) // not as the other commands open it: they close a folder that is open to others
+
+			// not as the other commands open it: they close a folder that is open to others
+			f := query.Open(root, all.All(host(root)))
 			o := a.auditOptions(cmd.Context(), c)
 			if session != "" {
 				if o.Session, err = folderOf(cmd.Context(), f, session); err != nil {
 					return err
 				}
 			}
+
 			return checkStore(cmd.Context(), f.Dir, o, asJSON, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
+
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one document when all is read")
 	cmd.Flags().StringVar(&session, "session", "", "check this session and the journal alone")
 	return cmd
@@ -62,17 +67,23 @@ Exit codes: 0 the store is whole, 1 it is not or cannot be read, 2 wrong flags o
 
 // auditOptions are the bounds that hold, and since when a daemon works.
 func (a *app) auditOptions(ctx context.Context, c *config.Config) check.Options {
-	o := check.Options{Retention: checkpoint.Policy{Count: int64(c.Retention.Count), Bytes: int64(c.Retention.Bytes)}, Total: int64(c.Retention.TotalBytes),
-		Spool: spool.Limits{Bytes: int64(c.Spool.Bytes)}}
+	o := check.Options{
+		Retention: checkpoint.Policy{Count: int64(c.Retention.Count), Bytes: int64(c.Retention.Bytes)},
+		Total:     int64(c.Retention.TotalBytes),
+		Spool:     spool.Limits{Bytes: int64(c.Spool.Bytes)},
+	}
+
 	r, _, err := a.request(ctx, false, wire.Request{Op: "status"})
 	if errors.Is(err, wire.ErrNoDaemon) {
 		return o
 	}
+
 	var st daemon.Status
 	if err != nil || json.Unmarshal(r.Body, &st) != nil {
 		o.Daemon = time.Now() // one that does not answer may write nevertheless
 		return o
 	}
+
 	o.Daemon = st.Started
 	return o
 }
@@ -83,13 +94,20 @@ func folderOf(ctx context.Context, f query.Folder, session string) (func(dir str
 	if err != nil {
 		return nil, err
 	}
+
 	if len(found) == 0 {
-		return nil, &coded{fmt.Errorf("session %s: %w", session, query.ErrNotFound), exitNotFound, "belay list shows the sessions."}
+		return nil, &coded{
+			fmt.Errorf("session %s: %w", session, query.ErrNotFound),
+			exitNotFound,
+			"belay list shows the sessions.",
+		}
 	}
+
 	dirs := map[string]bool{}
 	for k := range found {
 		dirs[k.Dir()] = true
 	}
+
 	return func(dir string) bool { return dirs[dir] }, nil
 }
 
@@ -103,12 +121,14 @@ func checkStore(ctx context.Context, d state.Dir, o check.Options, asJSON bool, 
 		}
 		step()
 	}
+
 	list, broken := []check.Finding{}, 0
 	for f := range check.Check(ctx, d, o) {
 		if list = append(list, f); !f.Note {
 			broken++
 		}
 	}
+
 	done()
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("check the store: %w", err)
@@ -116,8 +136,12 @@ func checkStore(ctx context.Context, d state.Dir, o check.Options, asJSON bool, 
 	if err := withoutSecrets(&list); err != nil {
 		return err
 	}
+
 	if asJSON {
-		if err := printJSON(out, map[string]any{"whole": broken == 0, "sessions": sessions, "findings": list}); err != nil {
+		if err := printJSON(
+			out,
+			map[string]any{"whole": broken == 0, "sessions": sessions, "findings": list},
+		); err != nil {
 			return err
 		}
 	} else {
@@ -125,13 +149,20 @@ func checkStore(ctx context.Context, d state.Dir, o check.Options, asJSON bool, 
 			printFinding(out, f)
 		}
 	}
+
 	if broken > 0 {
-		return &coded{errors.New("check the store: " + count(broken, "broken rule")), exitFailed, "Each says what to do about it."}
+		return &coded{
+			errors.New("check the store: " + count(broken, "broken rule")),
+			exitFailed,
+			"Each says what to do about it.",
+		}
 	}
+
 	if !asJSON {
 		_, err := fmt.Fprintf(out, "%s, all whole: %s\n", count(sessions, "session"), d.Root)
 		return err
 	}
+
 	return nil
 }
 
@@ -140,9 +171,20 @@ func printFinding(out io.Writer, f check.Finding) {
 	if f.Note {
 		mark = "note  "
 	}
+
 	where := f.Path
 	if where == "" {
 		where = "the state folder"
 	}
-	fmt.Fprintf(out, "%s %-10s %s: %s\n%17s -> %s\n", mark, f.Rule, printable(where), printable(f.Said), "", printable(f.Do))
+
+	fmt.Fprintf(
+		out,
+		"%s %-10s %s: %s\n%17s -> %s\n",
+		mark,
+		f.Rule,
+		printable(where),
+		printable(f.Said),
+		"",
+		printable(f.Do),
+	)
 }

@@ -55,6 +55,7 @@ Exit codes: 0 it is whole and can be resumed (with --repair: the copy), 1 someth
 		ValidArgsFunction: completeFiles,
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.doctorTranscript(cmd, args[0], f) },
 	}
+
 	fl := cmd.Flags()
 	fl.StringVar(&f.agent, "agent", "", "whose it is (default: what its first records tell)")
 	fl.StringVar(&f.session, "session", "", "session id, for a database that holds several")
@@ -70,40 +71,49 @@ func (a *app) doctorTranscript(cmd *cobra.Command, path string, f transcriptFlag
 	if err != nil {
 		return err
 	}
+
 	g, err := transcriptAgent(path, f.agent)
 	if err != nil {
 		return err
 	}
+
 	if f.repair != "" {
 		if err := repair.Free(vfs.OS{}, path, f.repair); err != nil {
 			return &coded{err, exitUsage, "The copy goes into a new file: name one that is not there."}
 		}
 	}
+
 	ctx, screen := cmd.Context(), cmd.ErrOrStderr()
 	src := agent.Source{Path: path, Session: f.session}
 	if src.Session == "" {
 		src.Session = sessionIn(ctx, g, path)
 	}
+
 	x, err := examined(ctx, screen, g, src)
 	if err != nil {
 		return fmt.Errorf("examine %s: %w", path, err)
 	}
+
 	defer x.Close() // what was unpacked; nothing of the user's
 	if err := withoutSecrets(&x.Report); err != nil {
 		return err
 	}
+
 	x.Generations += a.olderCopies(ctx, path)
 	if f.repair != "" {
 		return writeRepaired(cmd, g, x, f)
 	}
+
 	if f.json {
 		err = printJSON(cmd.OutOrStdout(), x.Report)
 	} else {
 		printReport(cmd.OutOrStdout(), x)
 	}
+
 	if err == nil && !(x.Whole() && x.Resumable) {
 		err = &coded{errors.New("doctor transcript: " + troubles(x)), exitFailed, repairHint(x)}
 	}
+
 	return err
 }
 
@@ -112,13 +122,21 @@ func transcriptAgent(path, name string) (agent.Agent, error) {
 	if name == "" {
 		name = query.Folder{Agents: all.All(host(""))}.Guess(path)
 	} else if _, ok := all.ByName(host(""), name); !ok {
-		return nil, &usage{what: fmt.Sprintf("--agent %q: no such agent", name), hint: "One of: " + strings.Join(agentNames(), ", ")}
+		return nil, &usage{
+			what: fmt.Sprintf("--agent %q: no such agent", name),
+			hint: "One of: " + strings.Join(agentNames(), ", "),
+		}
 	}
+
 	g, ok := all.ByName(host(""), name)
 	if !ok {
-		return nil, &coded{fmt.Errorf("examine %s: its first records are of no agent that belay knows", path), exitNotFound,
-			"Name the agent: --agent " + strings.Join(agentNames(), ", ") + "."}
+		return nil, &coded{
+			fmt.Errorf("examine %s: its first records are of no agent that belay knows", path),
+			exitNotFound,
+			"Name the agent: --agent " + strings.Join(agentNames(), ", ") + ".",
+		}
 	}
+
 	return g, nil
 }
 
@@ -127,15 +145,18 @@ func sessionIn(ctx context.Context, g agent.Agent, path string) string {
 	if _, ok := g.(agent.Watched); !ok {
 		return ""
 	}
+
 	found, err := g.Locate(ctx, agent.Query{Most: 1000})
 	if err != nil {
 		return "" // then the reader says what it misses
 	}
+
 	for _, f := range found {
 		if realFolder(f.Path) == realFolder(path) {
 			return f.Session
 		}
 	}
+
 	return ""
 }
 
@@ -146,6 +167,7 @@ func examined(ctx context.Context, screen io.Writer, g agent.Agent, src agent.So
 		defer done()
 		return e.Examine(ctx, src, at)
 	}
+
 	t := g.Open(src)
 	defer t.Close() // read only
 	return repair.Entries(ctx, g.Name(), src.Path, t)
@@ -157,27 +179,33 @@ func (a *app) olderCopies(ctx context.Context, path string) int {
 	if err != nil {
 		return 0 // no state folder, no copies
 	}
+
 	dir := state.Dir{Root: root, FS: vfs.Within(vfs.OS{}, root)}
 	states, _, err := dir.Find(ctx, state.Name{})
 	if err != nil {
 		return 0
 	}
+
 	for _, s := range states {
 		if s.Transcript == "" || realFolder(s.Transcript) != realFolder(path) {
 			continue
 		}
+
 		list, err := mirror.Generations(dir.FS, dir.Session(s.Key))
 		if err != nil {
 			return 0
 		}
+
 		older := 0
 		for _, g := range list {
 			if g.Number > 0 {
 				older++
 			}
 		}
+
 		return older
 	}
+
 	return 0
 }
 
@@ -196,22 +224,31 @@ func writeRepaired(cmd *cobra.Command, g agent.Agent, x *repair.Examined, f tran
 	if err != nil {
 		return fmt.Errorf("repair %s: %w", x.File, err)
 	}
+
 	y, err := examined(ctx, screen, g, agent.Source{Path: f.repair})
 	if err != nil {
 		return fmt.Errorf("examine %s: %w", f.repair, err)
 	}
+
 	defer y.Close() // as above
 	if err := withoutSecrets(&y.Report); err != nil {
 		return err
 	}
+
 	if f.json {
 		err = printRepair(cmd.OutOrStdout(), x, y)
 	} else {
 		printMended(cmd.OutOrStdout(), x, y)
 	}
+
 	if err == nil && !(y.Whole() && y.Resumable) {
-		err = &coded{errors.New("doctor transcript: the copy still is not what the agent takes: " + troubles(y)), exitFailed, ""}
+		err = &coded{
+			errors.New("doctor transcript: the copy still is not what the agent takes: " + troubles(y)),
+			exitFailed,
+			"",
+		}
 	}
+
 	return err
 }
 
@@ -221,14 +258,17 @@ func printRepair(w io.Writer, x, y *repair.Examined) error {
 	if err != nil {
 		return err
 	}
+
 	report := map[string]any{}
 	if err := json.Unmarshal(data, &report); err != nil {
 		return err
 	}
+
 	changes := x.Changes
 	if changes == nil {
 		changes = []repair.Change{}
 	}
+
 	report["changes"], report["repaired"] = changes, y.Report
 	return printJSON(w, report)
 }
@@ -258,16 +298,25 @@ func printReport(w io.Writer, x *repair.Examined) {
 		fmt.Fprintf(w, "%-10s %s\n", k, printable(fmt.Sprintf(format, args...)))
 	}
 	line(x.Agent, "%s", x.File)
-	line("holds", "%s, %s, %s", count(x.Records, "record"), count(int(x.Bytes), "byte"), count(x.Compactions, "compaction"))
+	line(
+		"holds",
+		"%s, %s, %s",
+		count(x.Records, "record"),
+		count(int(x.Bytes), "byte"),
+		count(x.Compactions, "compaction"),
+	)
+
 	if x.Generations > 1 {
 		line("", "%s of it: belay's mirror keeps the older ones", count(x.Generations, "generation"))
 	}
+
 	some(w, x.Bad, func(b checkpoint.BadLine) {
 		line("BAD", "line %d, offset %d, %s: %s", b.Line, b.Offset, count(int(b.Bytes), "byte"), b.Why)
 	})
 	if x.TornBytes > 0 {
 		line("TORN", "%s of a last line that was never finished", count(int(x.TornBytes), "byte"))
 	}
+
 	some(w, x.Holes, func(h repair.Hole) {
 		line("HOLE", "line %d, offset %d, %s of NUL", h.Line, h.Offset, count(int(h.Bytes), "byte"))
 	})
@@ -277,11 +326,18 @@ func printReport(w io.Writer, x *repair.Examined) {
 	if x.Rescued > 0 {
 		line("RESCUED", "%s from lines that do not parse", count(x.Rescued, "record"))
 	}
-	some(w, x.OpenCalls, func(c repair.OpenCall) { line("OPEN CALL", "line %d: %s %s has no result", c.Line, c.Name, c.ID) })
+
+	some(
+		w,
+		x.OpenCalls,
+		func(c repair.OpenCall) { line("OPEN CALL", "line %d: %s %s has no result", c.Line, c.Name, c.ID) },
+	)
+
 	if x.Resumable {
 		line("resumable", "yes")
 		return
 	}
+
 	line("resumable", "NO")
 	some(w, x.WhyNot, func(why string) { line("", "%s", why) })
 }
@@ -301,10 +357,30 @@ func printMended(w io.Writer, x, y *repair.Examined) {
 		fmt.Fprintf(w, "nothing to change: %s is a copy, byte for byte\n", printable(y.File))
 		return
 	}
+
 	some(w, x.Changes, func(c repair.Change) {
-		fmt.Fprintln(w, printable(fmt.Sprintf("line %d, offset %d: %s, %s: %s", c.Line, c.Offset, c.Action, count(int(c.Bytes), "byte"), c.What)))
+		fmt.Fprintln(
+			w,
+			printable(
+				fmt.Sprintf(
+					"line %d, offset %d: %s, %s: %s",
+					c.Line,
+					c.Offset,
+					c.Action,
+					count(int(c.Bytes), "byte"),
+					c.What,
+				),
+			),
+		)
 	})
-	fmt.Fprintf(w, "%s made, %s in %s\n", count(len(x.Changes), "change"), count(y.Records, "record"), printable(y.File))
+
+	fmt.Fprintf(
+		w,
+		"%s made, %s in %s\n",
+		count(len(x.Changes), "change"),
+		count(y.Records, "record"),
+		printable(y.File),
+	)
 }
 
 // byteBar shows a bar for a file that takes a while, on a terminal.
@@ -314,8 +390,19 @@ func byteBar(w io.Writer, path, what string) (at func(int64), done func()) {
 	if width(w) == 0 || size < long {
 		return nil, func() {}
 	}
-	bar := progressbar.NewOptions64(size, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(what+" "+filepath.Base(path)),
-		progressbar.OptionShowBytes(true), progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+
+	bar := progressbar.NewOptions64(
+		size,
+		progressbar.OptionSetWriter(w),
+		progressbar.OptionSetDescription(what+" "+filepath.Base(path)),
+		progressbar.OptionShowBytes(
+			true,
+		),
+		progressbar.OptionSetWidth(30),
+		progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionClearOnFinish(),
+	)
+
 	// A bar that cannot be drawn is no reason to stop.
 	return func(n int64) { _ = bar.Set64(n) }, func() { _ = bar.Finish() }
 }

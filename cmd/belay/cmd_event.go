@@ -35,15 +35,25 @@ func (a *app) sessionsHere(ctx context.Context, f *sessionFlags, err error) erro
 	if errors.Join(nerr, ferr) != nil {
 		return err
 	}
+
 	list, ferr := folder.Sessions(ctx, name, 3)
 	if ferr != nil || len(list) == 0 {
 		return err
 	}
+
 	var ids []string
 	for _, s := range list {
-		ids = append(ids, fmt.Sprintf("\n  --session %s   (%s, %s, %s)", shellWord(s.SessionID), s.Agent, s.State, ago(s.LastEvent)))
+		ids = append(
+			ids,
+			fmt.Sprintf("\n  --session %s   (%s, %s, %s)", shellWord(s.SessionID), s.Agent, s.State, ago(s.LastEvent)),
+		)
 	}
-	return &coded{err, exitUsage, "Say which with --session or BELAY_SESSION. The newest in this folder:" + strings.Join(ids, "")}
+
+	return &coded{
+		err,
+		exitUsage,
+		"Say which with --session or BELAY_SESSION. The newest in this folder:" + strings.Join(ids, ""),
+	}
 }
 
 // target fills in who an event is about.
@@ -54,18 +64,22 @@ func (f *sessionFlags) target(req wire.Request) (wire.Request, error) {
 	if f.session == "" {
 		return req, errNoSession
 	}
+
 	n, err := f.name()
 	if err != nil {
 		return req, err
 	}
+
 	req.Agent, req.Session, req.Child, req.Workspace, req.ID = f.agent, f.session, f.child, n.Workspace, eventID()
 	if req.Agent == "" {
 		req.Agent = otherAgent
 	}
+
 	return req, nil
 }
 
-// known is target for a session that may be any agent's: the one that has this id. A new one is nobody's that belay knows.
+// known is target for a session that may be any agent's: the one that has this id. A new one is nobody's that belay
+// knows.
 func (a *app) known(ctx context.Context, f *sessionFlags, req wire.Request) (wire.Request, error) {
 	req, err := f.target(req)
 	if errors.Is(err, errNoSession) {
@@ -74,10 +88,12 @@ func (a *app) known(ctx context.Context, f *sessionFlags, req wire.Request) (wir
 	if err != nil || f.agent != "" {
 		return req, err
 	}
+
 	folder, err := a.folder()
 	if err != nil {
 		return req, err
 	}
+
 	found, err := folder.Sessions(ctx, state.Name{Session: req.Session, Child: req.Child, Workspace: req.Workspace}, 0)
 	switch {
 	case err != nil:
@@ -87,6 +103,7 @@ func (a *app) known(ctx context.Context, f *sessionFlags, req wire.Request) (wir
 	case len(found) > 1:
 		return req, fmt.Errorf("%w: session %s", query.ErrSeveral, req.Session)
 	}
+
 	return req, nil
 }
 
@@ -99,6 +116,7 @@ func printReply(cmd *cobra.Command, r wire.Reply, body []byte, asJSON bool) erro
 	if len(body) == 0 {
 		body = []byte(replyText(r) + "\n")
 	}
+
 	_, err := cmd.OutOrStdout().Write(body)
 	return err
 }
@@ -112,6 +130,7 @@ func replyText(r wire.Reply) string {
 	case wire.KeptMemory:
 		text = fmt.Sprintf("kept in memory only, record %d: the journal's disk fails, belay status says why", r.Seq)
 	}
+
 	switch d := r.Decision; {
 	case d == nil:
 	case d.Take:
@@ -121,6 +140,7 @@ func replyText(r wire.Reply) string {
 	default:
 		text += "; " + d.Text
 	}
+
 	return text
 }
 
@@ -146,18 +166,22 @@ Exit codes: 0 kept, 1 failed, 2 no event or not JSON, 4 no daemon could be start
 			if err != nil {
 				return err
 			}
+
 			req, err := a.known(cmd.Context(), &f, wire.Request{Op: "event", Body: data})
 			if err != nil {
 				return err
 			}
+
 			r, body, err := a.request(cmd.Context(), true, req)
 			if err != nil {
 				return err
 			}
+
 			warnUnknown(cmd.ErrOrStderr(), data)
 			return printReply(cmd, r, body, asJSON)
 		},
 	}
+
 	f.add(cmd, a)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the daemon's reply as JSON")
 	return cmd
@@ -183,18 +207,24 @@ func eventJSON(args []string, in io.Reader) ([]byte, error) {
 			return nil, fmt.Errorf("read the event: %w", err)
 		}
 	}
+
 	if len(data) > maxEvent {
-		return nil, &usage{what: fmt.Sprintf("the event has over %d bytes", maxEvent), hint: "Send less of the text: belay keeps 16 KB of it."}
+		return nil, &usage{
+			what: fmt.Sprintf("the event has over %d bytes", maxEvent),
+			hint: "Send less of the text: belay keeps 16 KB of it.",
+		}
 	}
+
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(data, &object); err != nil || object == nil {
 		return nil, &usage{what: "the event is no JSON object", hint: example}
 	}
+
 	return data, nil
 }
 
-// warnUnknown tells of a field that no event has: the socket ignores it for the sake of newer clients, and a person at a shell has
-// mistyped it.
+// warnUnknown tells of a field that no event has: the socket ignores it for the sake of newer clients, and a person at
+// a shell has mistyped it.
 func warnUnknown(w io.Writer, data []byte) {
 	var e wire.Event
 	dec := json.NewDecoder(bytes.NewReader(data))
@@ -221,21 +251,26 @@ Exit codes: 0 kept, 1 failed, 2 wrong use, 4 no daemon could be started.`,
 			if len(args) != 1 || strings.TrimSpace(args[0]) == "" {
 				return &usage{what: "mark takes one text", hint: `In quotes: belay mark --session ID "the text"`}
 			}
+
 			body, err := json.Marshal(wire.Event{Kind: "mark", Text: args[0], Decision: decision})
 			if err != nil {
 				return err
 			}
+
 			req, err := a.known(cmd.Context(), &f, wire.Request{Op: "mark", Body: body})
 			if err != nil {
 				return err
 			}
+
 			r, out, err := a.request(cmd.Context(), true, req)
 			if err != nil {
 				return err
 			}
+
 			return printReply(cmd, r, out, asJSON)
 		},
 	}
+
 	f.add(cmd, a)
 	cmd.Flags().BoolVar(&decision, "decision", false, "it is a decision")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the daemon's reply as JSON")
@@ -261,16 +296,24 @@ Exit codes: 0 taken, nothing new, or owed for a second, 1 failed, 2 wrong use, 3
 			if err != nil {
 				return err
 			}
+
 			r, body, err := a.request(cmd.Context(), false, req)
 			if err != nil {
 				return a.elsewhere(cmd.Context(), f, err)
 			}
+
 			if r.Decision != nil && r.Decision.Code == string(checkpoint.CodeDegraded) {
-				return &coded{errors.New("take a checkpoint: degraded, it is owed"), exitDegraded, "belay status says why; belay reset tries the store now."}
+				return &coded{
+					errors.New("take a checkpoint: degraded, it is owed"),
+					exitDegraded,
+					"belay status says why; belay reset tries the store now.",
+				}
 			}
+
 			return printReply(cmd, r, body, asJSON)
 		},
 	}
+
 	f.add(cmd, a)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the daemon's reply as JSON")
 	return cmd
@@ -296,10 +339,12 @@ Exit codes: 0 the store is well, 1 failed, 2 wrong flags, 4 no daemon, 5 it stil
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), r.Body)
 			}
+
 			fmt.Fprintln(cmd.OutOrStdout(), "the store is well")
 			return nil
 		},
 	}
+
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the breaker's state as JSON")
 	return cmd
 }
@@ -308,15 +353,21 @@ Exit codes: 0 the store is well, 1 failed, 2 wrong flags, 4 no daemon, 5 it stil
 func (a *app) verbCmds() []*cobra.Command {
 	verbs := []struct{ name, short, example string }{
 		{"increment", "Count a round and let the gates decide", ` --text "The tests pass."`},
-		{"tool-start", "A tool call starts (without --id an anonymous one)", " --id c1 --name deploy --input '{\"host\":\"staging\"}'"},
+		{
+			"tool-start",
+			"A tool call starts (without --id an anonymous one)",
+			" --id c1 --name deploy --input '{\"host\":\"staging\"}'",
+		},
 		{"tool-end", "A tool call ended (without --id the newest anonymous one)", " --id c1 --failed"},
 		{"check-sparse", "Ask for a SPARSE checkpoint; answers 'taken N' when the last round's decision took one", ""},
 		{"check-full", "Ask for a FULL checkpoint", " --heartbeat"},
 	}
+
 	var cmds []*cobra.Command
 	for _, v := range verbs {
 		cmds = append(cmds, a.verbCmd(v.name, v.short, v.example))
 	}
+
 	return cmds
 }
 
@@ -331,6 +382,7 @@ func (a *app) verbCmd(verb, short, example string) *cobra.Command {
 		Heartbeat  bool   `json:"heartbeat,omitempty"`
 		Failed     bool   `json:"failed,omitempty"`
 	}
+
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     verb,
@@ -348,17 +400,21 @@ Exit codes: 0 done, also when a gate refused; 1 failed, 2 wrong use, 3 no such s
 			if err != nil {
 				return err
 			}
+
 			req, err := a.known(cmd.Context(), &f, wire.Request{Op: "verb", Event: verb, Body: body})
 			if err != nil {
 				return err
 			}
+
 			r, out, err := a.request(cmd.Context(), true, req)
 			if err != nil {
 				return err
 			}
+
 			return printReply(cmd, r, out, asJSON)
 		},
 	}
+
 	f.add(cmd, a)
 	fl := cmd.Flags()
 	fl.BoolVar(&asJSON, "json", false, "print the daemon's reply as JSON")
@@ -370,11 +426,13 @@ Exit codes: 0 done, also when a gate refused; 1 failed, 2 wrong use, 3 no such s
 		if verb == "tool-end" {
 			fl.BoolVar(&flags.Failed, "failed", false, "it failed")
 		}
+
 	case "increment":
 		fl.StringVar(&flags.Text, "text", "", "the last answer")
 		fl.StringVar(&flags.Transcript, "transcript", "", "the agent's transcript file")
 	case "check-full":
 		fl.BoolVar(&flags.Heartbeat, "heartbeat", false, "it is a heartbeat of the agent's own")
 	}
+
 	return cmd
 }

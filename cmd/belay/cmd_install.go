@@ -40,6 +40,7 @@ func installer(h agent.Host, name string) (agent.Installer, error) {
 			hint: "These can be installed: " + strings.Join(installable(), ", ") + ". Other programs use belay event.",
 		}
 	}
+
 	return in, nil
 }
 
@@ -57,10 +58,12 @@ func (a *app) choose(args []string, fits func(agent.Installer) bool) ([]chosen, 
 			hint: "Without a name it is all that are on this machine.",
 		}
 	}
+
 	h, err := a.host()
 	if err != nil {
 		return nil, err
 	}
+
 	var list []chosen
 	for _, name := range installable() {
 		in, err := installer(h, name)
@@ -71,10 +74,12 @@ func (a *app) choose(args []string, fits func(agent.Installer) bool) ([]chosen, 
 			list = append(list, chosen{name, in})
 		}
 	}
+
 	if len(args) == 1 && len(list) == 0 {
 		_, err := installer(h, args[0])
 		return nil, err
 	}
+
 	return list, nil
 }
 
@@ -122,6 +127,7 @@ Exit codes: 0 done, 1 failed (the settings of that agent were not changed) or no
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return a.install(cmd, args, f) },
 	}
+
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would change, change nothing")
 	cmd.Flags().BoolVar(&f.trust, "trust", false,
 		"say in the agent's settings that you trust belay's hooks, where it asks for that")
@@ -135,15 +141,24 @@ func (a *app) install(cmd *cobra.Command, args []string, f installFlags) error {
 	case err != nil:
 		return err
 	case len(list) == 0:
-		hint := "Name one to wire it all the same: " + strings.Join(installable(), ", ") + ". Other programs use belay event."
+		hint := "Name one to wire it all the same: " + strings.Join(
+			installable(),
+			", ",
+		) + ". Other programs use belay event."
 		return &coded{errors.New("install: none of the agents is on this machine"), exitFailed, hint}
+
 	case f.trust && len(args) == 1 && !asksForTrust(list[0].Installer):
-		return &usage{what: list[0].name + " asks for no trust", hint: "belay install " + list[0].name + " is all it needs."}
+		return &usage{
+			what: list[0].name + " asks for no trust",
+			hint: "belay install " + list[0].name + " is all it needs.",
+		}
 	}
+
 	paths, copied, err := a.placeBinaries(f.dryRun)
 	if err != nil {
 		return err
 	}
+
 	changes := changesOf("", copied)
 	var errs []error
 	for _, in := range list {
@@ -151,20 +166,28 @@ func (a *app) install(cmd *cobra.Command, args []string, f installFlags) error {
 		changes = append(changes, changesOf(in.name, done)...)
 		if truster, ok := in.Installer.(agent.Truster); ok && err == nil && f.trust {
 			if f.dryRun && slices.ContainsFunc(done, func(c agent.Change) bool { return c.Action != "keep" }) {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%s: what --trust writes depends on hooks that are not there yet\n", in.name)
+				fmt.Fprintf(
+					cmd.ErrOrStderr(),
+					"%s: what --trust writes depends on hooks that are not there yet\n",
+					in.name,
+				)
 				continue
 			}
+
 			done, err = truster.Trust(paths, f.dryRun)
 			changes = append(changes, changesOf(in.name, done)...)
 		}
+
 		if err != nil {
 			errs = append(errs, fmt.Errorf("install %s: %w", in.name, err)) // the others go on
 		}
 	}
+
 	errs = append(errs, printChanges(cmd.OutOrStdout(), changes, f))
 	if err := errors.Join(errs...); err != nil || f.json || f.dryRun {
 		return err
 	}
+
 	return printNext(cmd.OutOrStdout())
 }
 
@@ -202,6 +225,7 @@ Exit codes: 0 done, 1 failed (the settings of that agent were not changed), 2 no
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return a.uninstall(cmd, args, f) },
 	}
+
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would change, change nothing")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	return cmd
@@ -212,10 +236,12 @@ func (a *app) uninstall(cmd *cobra.Command, args []string, f installFlags) error
 	if err != nil {
 		return err
 	}
+
 	paths, err := a.hookPaths()
 	if err != nil {
 		return err
 	}
+
 	var changes []change
 	var errs []error
 	for _, in := range list {
@@ -226,11 +252,14 @@ func (a *app) uninstall(cmd *cobra.Command, args []string, f installFlags) error
 		if len(args) == 0 { // of all agents, only those that had something are worth a word
 			done = slices.DeleteFunc(done, func(c agent.Change) bool { return c.Action == "keep" })
 		}
+
 		changes = append(changes, changesOf(in.name, done)...)
 	}
+
 	if len(changes)+len(errs) == 0 && !f.json {
 		fmt.Fprintln(cmd.OutOrStdout(), "nothing of belay's is in any agent's settings")
 	}
+
 	return errors.Join(append(errs, printChanges(cmd.OutOrStdout(), changes, f))...)
 }
 
@@ -238,22 +267,27 @@ func printChanges(w io.Writer, changes []change, f installFlags) error {
 	if f.json {
 		return printJSON(w, map[string]any{"dry_run": f.dryRun, "changes": append([]change{}, changes...)})
 	}
+
 	would := ""
 	if f.dryRun {
 		would = "would "
 	}
+
 	last := ""
 	for _, c := range changes {
 		if c.Agent != last {
 			fmt.Fprintf(w, "%s:\n", printable(c.Agent))
 			last = c.Agent
 		}
+
 		fmt.Fprintf(w, "%s%s %s", would, c.Action, printable(c.Path))
 		if c.Detail != "" {
 			fmt.Fprintf(w, "  (%s)", printable(c.Detail))
 		}
+
 		fmt.Fprintln(w)
 	}
+
 	return nil
 }
 
@@ -265,6 +299,7 @@ func (a *app) hookPaths() (agent.Paths, error) {
 	} else if binFolder() == "" {
 		return p, errors.New("find a place for the programs: neither XDG_DATA_HOME nor HOME is an absolute path")
 	}
+
 	if a.socket != "" {
 		abs, err := filepath.Abs(a.socket)
 		if err != nil {
@@ -273,14 +308,17 @@ func (a *app) hookPaths() (agent.Paths, error) {
 		p.Socket = abs
 		return p, nil
 	}
+
 	root, err := a.root()
 	if err != nil {
 		return p, err
 	}
+
 	usual, err := (&app{}).defaultRoot()
 	if err == nil && root != usual {
 		p.Socket = wire.SocketPlaces(root)[0] // a hook's environment need not have what ours has
 	}
+
 	return p, nil
 }
 
@@ -296,14 +334,17 @@ func hookOnPath() (string, bool) {
 	if err != nil {
 		return "", false
 	}
+
 	abs, err := filepath.Abs(found)
 	if err != nil {
 		return "", false
 	}
+
 	target, err := filepath.EvalSymlinks(abs)
 	if err != nil {
 		return "", false
 	}
+
 	_, err = exec.LookPath(filepath.Join(filepath.Dir(target), "belay"))
 	return abs, err == nil
 }
@@ -316,6 +357,7 @@ func (a *app) placeBinaries(dryRun bool) (agent.Paths, []agent.Change, error) {
 	if err != nil || filepath.Dir(paths.Hook) != binFolder() {
 		return paths, nil, err
 	}
+
 	exe, err := os.Executable()
 	if err != nil {
 		return paths, nil, err
@@ -323,12 +365,14 @@ func (a *app) placeBinaries(dryRun bool) (agent.Paths, []agent.Change, error) {
 	if exe, err = filepath.EvalSymlinks(exe); err != nil {
 		return paths, nil, err
 	}
+
 	var changes []agent.Change
 	for _, name := range []string{"belay", "belay-hook"} {
 		from, to := filepath.Join(filepath.Dir(exe), name), filepath.Join(binFolder(), name)
 		if from == to {
 			continue
 		}
+
 		c, err := copyProgram(vfs.OS{}, from, to, dryRun)
 		if errors.Is(err, fs.ErrNotExist) && name == "belay-hook" {
 			err = fmt.Errorf("%s is missing: %w", from, err)
@@ -337,8 +381,10 @@ func (a *app) placeBinaries(dryRun bool) (agent.Paths, []agent.Change, error) {
 		if err != nil {
 			return paths, changes, err
 		}
+
 		changes = append(changes, c)
 	}
+
 	return paths, changes, nil
 }
 
@@ -351,11 +397,13 @@ func copyProgram(disk vfs.FS, from, to string, dryRun bool) (agent.Change, error
 	if err != nil {
 		return c, err
 	}
+
 	if !dryRun {
 		if err := vfs.RemoveTemp(disk, to); err != nil { // of a copy that was broken off: nobody else sweeps there
 			return c, err
 		}
 	}
+
 	if old, err := vfs.ReadFile(disk, to, maxProgram); err == nil {
 		if bytes.Equal(old, data) {
 			c.Action = "keep"
@@ -363,11 +411,13 @@ func copyProgram(disk vfs.FS, from, to string, dryRun bool) (agent.Change, error
 		}
 		c.Action = "change"
 	}
+
 	if dryRun {
 		return c, nil
 	}
 	if err := vfs.MakeDirMode(disk, filepath.Dir(to), 0o755); err != nil {
 		return c, err
 	}
+
 	return c, vfs.ReplaceMode(disk, to, data, 0o755)
 }

@@ -14,7 +14,8 @@ import (
 	"belay/internal/wire/intake"
 )
 
-// intakeLife is over intake.Run's own bounds: 2 s for stdin, 10 s for a slow writer, 2 s for a daemon, twice 1 s for what hangs.
+// intakeLife is over intake.Run's own bounds: 2 s for stdin, 10 s for a slow writer, 2 s for a daemon, twice 1 s for
+// what hangs.
 const intakeLife = 20 * time.Second
 
 // intakeCmd is started, detached, by belay-hook for an event that no daemon took. It never fails: nobody would see it.
@@ -31,7 +32,8 @@ Exit codes: 0 whatever happens.`,
 		Args:               cobra.ArbitraryArgs,                          // a newer belay-hook may say more
 		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true}, // likewise
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// The last line of all: intake.Run ends sooner, whatever hangs, but a disk can hold up the settings before it.
+			// The last line of all: intake.Run ends sooner, whatever hangs, but a disk can hold up the settings before
+			// it.
 			last := time.AfterFunc(intakeLife, func() { os.Exit(exitOK) })
 			defer last.Stop()
 			_ = a.intake(cmd.Context(), cmd.InOrStdin()) // the event is safe in the spool, or its loss is counted there
@@ -45,14 +47,17 @@ func (a *app) intake(ctx context.Context, in io.Reader) error {
 	if err != nil {
 		return err
 	}
+
 	root, err := config.StateDir(c.StateDir, os.Getenv)
 	if err != nil {
 		return err
 	}
+
 	exe, err := os.Executable()
 	if err != nil {
 		return err
 	}
+
 	return intake.Run(ctx, in, intake.Options{
 		StateDir: root, Socket: a.socket,
 		Limits:      spool.Limits{Bytes: int64(c.Spool.Bytes), Age: c.Spool.Age},

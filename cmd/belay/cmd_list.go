@@ -33,26 +33,33 @@ Exit codes: 0 listed, 1 failed, 2 wrong flags.`,
 			if most < 0 {
 				return &usage{what: "--max-sessions cannot be negative"}
 			}
+
 			folder, err := a.folder()
 			if err != nil {
 				return err
 			}
+
 			name := state.Name{Agent: agentName, Workspace: realFolder(workspace)}
 			all, err := folder.All(cmd.Context())
 			if err != nil {
 				return err
 			}
+
 			list := query.Listed(all, name, most, children, time.Now())
-			list = slices.DeleteFunc(list, func(s query.SessionStatus) bool { // a look-up goes up to the next folder with sessions
+
+			// a look-up goes up to the next folder with sessions
+			list = slices.DeleteFunc(list, func(s query.SessionStatus) bool {
 				return name.Workspace != "" && s.Workspace != name.Workspace && s.Child == ""
 			})
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), map[string]any{"sessions": list})
 			}
+
 			printSessions(cmd.OutOrStdout(), list)
 			return nil
 		},
 	}
+
 	cmd.Flags().StringVar(&agentName, "agent", "", "of this agent only")
 	cmd.Flags().StringVar(&workspace, "workspace", "", "of this folder only")
 	cmd.Flags().IntVar(&most, "max-sessions", 0, "at most so many (0: all)")
@@ -87,18 +94,22 @@ Exit codes: 0 shown, 1 failed, 2 wrong flags, 3 no such session or checkpoint.`,
 			if raw && asJSON || copied && (raw || asJSON) {
 				return &usage{what: "--raw, --json and --mirror: one of them"}
 			}
+
 			folder, err := a.folder()
 			if err != nil {
 				return err
 			}
+
 			name, err := f.name()
 			if err != nil {
 				return err
 			}
+
 			s, err := folder.Show(cmd.Context(), name, number)
 			if err != nil {
 				return a.elsewhere(cmd.Context(), f, err)
 			}
+
 			warnPlanted(cmd.ErrOrStderr(), s.Planted)
 			switch {
 			case asJSON:
@@ -106,20 +117,33 @@ Exit codes: 0 shown, 1 failed, 2 wrong flags, 3 no such session or checkpoint.`,
 			case copied:
 				return printMirror(cmd.OutOrStdout(), folder, s, copyNumber)
 			case raw && s.Text == "":
-				return &coded{fmt.Errorf("session %s: no whole checkpoint yet", s.Session.SessionID), exitNotFound, "belay recover shows what the journal and the transcript hold."}
+				return &coded{
+					fmt.Errorf("session %s: no whole checkpoint yet", s.Session.SessionID),
+					exitNotFound,
+					"belay recover shows what the journal and the transcript hold.",
+				}
+
 			case raw:
 				_, err := io.WriteString(cmd.OutOrStdout(), s.Text)
 				return err
 			}
+
 			return printShown(cmd.OutOrStdout(), s)
 		},
 	}
+
 	f.add(cmd, a)
 	cmd.Flags().Uint64Var(&number, "number", 0, "checkpoint number (default: the newest whole one)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&raw, "raw", false, "print the checkpoint's file as it is")
 	cmd.Flags().BoolVar(&copied, "mirror", false, "print the copy of the transcript")
-	cmd.Flags().IntVar(&copyNumber, "copy", 0, "with --mirror: the older copy of this number, from before the transcript was replaced")
+	cmd.Flags().IntVar(
+		&copyNumber,
+		"copy",
+		0,
+		"with --mirror: the older copy of this number, from before the transcript was replaced",
+	)
+
 	return cmd
 }
 
@@ -128,6 +152,7 @@ func printShown(out io.Writer, s query.Shown) error {
 	for _, d := range s.Damaged {
 		fmt.Fprintf(out, "%-12s%s\n", "damaged", printable(d))
 	}
+
 	if len(s.Checkpoints) > 0 {
 		fmt.Fprintf(out, "%-12s%s\n", "checkpoints", numbers(s, 8))
 	}
@@ -135,10 +160,12 @@ func printShown(out io.Writer, s query.Shown) error {
 		fmt.Fprintln(out, "\nno checkpoint yet; belay recover shows what the journal and the transcript hold")
 		return nil
 	}
+
 	text := withoutState(s.Text)
 	if width(out) > 0 {
 		text = printableText(text)
 	}
+
 	_, err := fmt.Fprintf(out, "\n%s", text)
 	return err
 }
@@ -152,6 +179,7 @@ func numbers(s query.Shown, most int) string {
 		}
 		words = append(words, fmt.Sprintf("%d %s", m.Number, m.Level))
 	}
+
 	return strings.Join(words, ", ")
 }
 

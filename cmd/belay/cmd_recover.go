@@ -17,7 +17,14 @@ import (
 )
 
 // starts are the reasons for a start that are answered differently.
-var starts = []string{recovery.StartUp, recovery.StartResume, recovery.StartFork, recovery.StartClear, recovery.StartCompact, recovery.StartManual}
+var starts = []string{
+	recovery.StartUp,
+	recovery.StartResume,
+	recovery.StartFork,
+	recovery.StartClear,
+	recovery.StartCompact,
+	recovery.StartManual,
+}
 
 // recoverFlags are the flags of recover.
 type recoverFlags struct {
@@ -46,19 +53,43 @@ Exit codes: 0 printed (also when there is nothing to say), 1 failed, 2 wrong fla
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.recover(cmd, f) },
 	}
+
 	f.add(cmd, a)
 	fl := cmd.Flags()
 	fl.StringVar(&f.transcript, "transcript", "", "read this transcript, whatever the session names")
-	fl.StringVar(&f.since, "since", "", "border of the delta: a checkpoint's number, a time or an age (default: the last checkpoint)")
+	fl.StringVar(
+		&f.since,
+		"since",
+		"",
+		"border of the delta: a checkpoint's number, a time or an age (default: the last checkpoint)",
+	)
+
 	fl.IntVar(&f.maxBytes, "max-bytes", 0, "cap of all that is printed, in bytes (default 9000, delta 2048)")
 	fl.IntVar(&f.maxMessages, "max-messages", 0, "cap of messages (default 5 for the delta)")
-	fl.StringSliceVar(&f.roles, "roles", nil, "whose messages: user, assistant, tool (default: both; assistant for the delta)")
+	fl.StringSliceVar(
+		&f.roles,
+		"roles",
+		nil,
+		"whose messages: user, assistant, tool (default: both; assistant for the delta)",
+	)
+
 	fl.StringVar(&f.format, "format", "brief", "brief or delta")
-	fl.StringVar(&f.start, "start", recovery.StartManual, "answer as for this start: startup, resume, fork, clear, compact, manual")
+	fl.StringVar(
+		&f.start,
+		"start",
+		recovery.StartManual,
+		"answer as for this start: startup, resume, fork, clear, compact, manual",
+	)
+
 	fl.BoolVar(&f.json, "json", false, "print JSON")
 	completeFlag(cmd, "format", cobra.FixedCompletions([]string{"brief", "delta"}, cobra.ShellCompDirectiveNoFileComp))
 	completeFlag(cmd, "start", cobra.FixedCompletions(starts, cobra.ShellCompDirectiveNoFileComp))
-	completeFlag(cmd, "roles", cobra.FixedCompletions([]string{"user", "assistant", "tool"}, cobra.ShellCompDirectiveNoFileComp))
+	completeFlag(
+		cmd,
+		"roles",
+		cobra.FixedCompletions([]string{"user", "assistant", "tool"}, cobra.ShellCompDirectiveNoFileComp),
+	)
+
 	return cmd
 }
 
@@ -67,10 +98,12 @@ func (a *app) recover(cmd *cobra.Command, f recoverFlags) error {
 	if err != nil {
 		return err
 	}
+
 	q, err := a.question(cmd, f)
 	if err != nil {
 		return err
 	}
+
 	q.Planted = func(list []string) { warnPlanted(cmd.ErrOrStderr(), list) }
 	r, err := folder.Recover(cmd.Context(), q)
 	if errors.Is(err, query.ErrNotFound) && f.transcript != "" && f.session == "" {
@@ -79,6 +112,7 @@ func (a *app) recover(cmd *cobra.Command, f recoverFlags) error {
 	if err != nil {
 		return a.elsewhere(cmd.Context(), f.sessionFlags, err)
 	}
+
 	switch {
 	case f.json:
 		return printJSON(cmd.OutOrStdout(), r)
@@ -86,6 +120,7 @@ func (a *app) recover(cmd *cobra.Command, f recoverFlags) error {
 		fmt.Fprintln(cmd.ErrOrStderr(), "Nothing to tell: "+nothing(r))
 		return nil
 	}
+
 	_, err = io.WriteString(cmd.OutOrStdout(), endLine(r.Text, q.Options.MaxBytes))
 	return err
 }
@@ -96,15 +131,20 @@ func (a *app) question(cmd *cobra.Command, f recoverFlags) (query.Question, erro
 	if err != nil {
 		return query.Question{}, err
 	}
+
 	q := query.Question{Name: name, Since: f.since}
 	if f.transcript != "" {
-		if q.Transcript, err = transcriptFile(f.transcript, "Without --transcript, belay finds the one that the session names."); err != nil {
+		if q.Transcript, err = transcriptFile(
+			f.transcript,
+			"Without --transcript, belay finds the one that the session names.",
+		); err != nil {
 			return q, err
 		}
 		if f.session == "" && f.workspace == "" {
 			q.Name.Workspace = "" // the file says whose it is
 		}
 	}
+
 	q.Options, err = a.recoverOptions(cmd, f)
 	return q, err
 }
@@ -115,6 +155,7 @@ func transcriptFile(path, hint string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	info, err := os.Stat(abs)
 	if err == nil && !info.Mode().IsRegular() {
 		err = errors.New("no regular file")
@@ -122,6 +163,7 @@ func transcriptFile(path, hint string) (string, error) {
 	if err != nil {
 		return "", &coded{fmt.Errorf("read the transcript: %w", err), exitNotFound, hint}
 	}
+
 	return abs, nil
 }
 
@@ -135,7 +177,13 @@ func endLine(text string, most int) string {
 
 // recoverOptions checks the caps and fills them from the settings.
 func (a *app) recoverOptions(cmd *cobra.Command, f recoverFlags) (recovery.Options, error) {
-	opt := recovery.Options{Start: f.start, Format: recovery.Format(f.format), MaxBytes: f.maxBytes, MaxMessages: f.maxMessages}
+	opt := recovery.Options{
+		Start:       f.start,
+		Format:      recovery.Format(f.format),
+		MaxBytes:    f.maxBytes,
+		MaxMessages: f.maxMessages,
+	}
+
 	if opt.Format != recovery.Brief && opt.Format != recovery.Delta {
 		return opt, &usage{what: fmt.Sprintf("--format %q: brief or delta", f.format)}
 	}
@@ -148,30 +196,40 @@ func (a *app) recoverOptions(cmd *cobra.Command, f recoverFlags) (recovery.Optio
 	if cmd.Flags().Changed("max-bytes") && f.maxBytes < recovery.MinBytes {
 		return opt, fmt.Errorf("--max-bytes %d: %w", f.maxBytes, recovery.ErrTooSmall)
 	}
+
 	c, err := a.settings(false)
 	if err != nil {
 		return opt, err
 	}
+
 	if opt.MaxBytes == 0 {
 		opt.MaxBytes = c.Recovery.MaxBytes
 		if opt.Format == recovery.Delta {
 			opt.MaxBytes = c.Recovery.DeltaBytes
 		}
 	}
+
 	if opt.Format == recovery.Delta && f.maxMessages == 0 {
 		opt.MaxMessages = c.Recovery.MaxMessages
 	}
+
 	roles := f.roles
 	if len(roles) == 0 && opt.Format == recovery.Delta {
 		roles = c.Recovery.Roles
 	}
+
 	for _, r := range roles {
 		role := checkpoint.Role(strings.ToLower(strings.TrimSpace(r)))
-		if !slices.Contains([]checkpoint.Role{checkpoint.RoleUser, checkpoint.RoleAssistant, checkpoint.RoleTool}, role) {
+		if !slices.Contains(
+			[]checkpoint.Role{checkpoint.RoleUser, checkpoint.RoleAssistant, checkpoint.RoleTool},
+			role,
+		) {
 			return opt, &usage{what: fmt.Sprintf("--roles %q: user, assistant or tool", r)}
 		}
+
 		opt.Roles = append(opt.Roles, role)
 	}
+
 	return opt, nil
 }
 

@@ -65,9 +65,22 @@ run, 127 there is no such program.`,
 			return r.run(cmd.Context(), cmd.ErrOrStderr())
 		},
 	}
+
 	cmd.Flags().SetInterspersed(false) // what follows the program's name is its own
-	cmd.Flags().StringVar(&agentName, "agent", "", "whose sessions they are (default: known by the program's name, else other)")
-	cmd.Flags().StringVar(&session, "session", "", "session id for its verbs and events (default: BELAY_SESSION, else one made up)")
+	cmd.Flags().StringVar(
+		&agentName,
+		"agent",
+		"",
+		"whose sessions they are (default: known by the program's name, else other)",
+	)
+
+	cmd.Flags().StringVar(
+		&session,
+		"session",
+		"",
+		"session id for its verbs and events (default: BELAY_SESSION, else one made up)",
+	)
+
 	completeFlag(cmd, "agent", completeAgents)
 	return cmd
 }
@@ -82,9 +95,12 @@ type agentRun struct {
 
 func (a *app) newRun(args []string, agentName, session string) *agentRun {
 	r := &agentRun{app: a, args: args, marker: run.Marker{Agent: agentName, Session: session}}
-	if env := os.Getenv("BELAY_SESSION"); session == "" && !strings.HasPrefix(env, madeUp) { // another run's made-up id is not ours
+
+	// another run's made-up id is not ours
+	if env := os.Getenv("BELAY_SESSION"); session == "" && !strings.HasPrefix(env, madeUp) {
 		r.marker.Session = env
 	}
+
 	r.given = r.marker.Session != ""
 	if !r.given {
 		r.marker.Session = madeUp + strings.ToLower(rand.Text()[:12])
@@ -95,6 +111,7 @@ func (a *app) newRun(args []string, agentName, session string) *agentRun {
 	if wd, err := os.Getwd(); err == nil {
 		r.marker.Workspace = realFolder(wd)
 	}
+
 	return r
 }
 
@@ -103,10 +120,12 @@ func agentOf(program string) string {
 	base := filepath.Base(program)
 	for _, g := range all.All(host("")) {
 		word, _, _ := strings.Cut(g.ResumeCommand("x"), " ") // of some agents that is advice, and no program
-		if g.Name() == base || word == base && (strings.HasPrefix(g.Name(), base) || strings.HasPrefix(base, g.Name())) {
+		if g.Name() == base ||
+			word == base && (strings.HasPrefix(g.Name(), base) || strings.HasPrefix(base, g.Name())) {
 			return g.Name()
 		}
 	}
+
 	return otherAgent
 }
 
@@ -115,14 +134,17 @@ func (r *agentRun) run(ctx context.Context, errOut io.Writer) error {
 	if _, err := exec.LookPath(r.args[0]); err != nil { // before a daemon is started for nothing
 		return notRun(r.args[0], err)
 	}
+
 	w := run.Witness{Marker: r.marker, Began: time.Now().UTC(), ID: eventID}
 	if err := r.prepare(ctx, w); err != nil {
 		fmt.Fprintf(errOut, "belay: the agent runs without a daemon: %s\n", said(err.Error()))
 	}
+
 	agent, err := run.Start(r.args, r.env())
 	if err != nil {
 		return notRun(r.args[0], err)
 	}
+
 	w.Family = run.NewFamily(agent.Proc)
 	following, stop := context.WithCancel(ctx)
 	var wait sync.WaitGroup
@@ -135,6 +157,7 @@ func (r *agentRun) run(ctx context.Context, errOut io.Writer) error {
 	if err != nil {
 		return err
 	}
+
 	r.goOn(errOut, end, r.tell(ctx, w, end))
 	return exited(end.ExitCode())
 }
@@ -142,9 +165,17 @@ func (r *agentRun) run(ctx context.Context, errOut io.Writer) error {
 // notRun says why a program was not run, with the exit codes of shells.
 func notRun(program string, err error) error {
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
-		return &coded{fmt.Errorf("run %s: there is no such program", program), exitNoProgram, "Is it installed, and its folder on PATH? What comes after -- is the agent's own command: belay run -- claude"}
+		return &coded{
+			fmt.Errorf("run %s: there is no such program", program),
+			exitNoProgram,
+			"Is it installed, and its folder on PATH? What comes after -- is the agent's own command: belay run -- claude",
+		}
 	}
-	return &coded{fmt.Errorf("run %s: %w", program, err), exitNotExecutable, "See whether you may execute it: ls -l " + shellWord(program)}
+	return &coded{
+		fmt.Errorf("run %s: %w", program, err),
+		exitNotExecutable,
+		"See whether you may execute it: ls -l " + shellWord(program),
+	}
 }
 
 // prepare starts the daemon. A session that a person named, of an agent without hooks, begins before the agent does.
@@ -152,12 +183,14 @@ func (r *agentRun) prepare(ctx context.Context, w run.Witness) error {
 	if _, hooks := all.ByName(host(""), r.marker.Agent); !r.given || hooks {
 		return r.app.wakeDaemon(ctx)
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, daemonBudget)
 	defer cancel()
 	c, err := r.app.dial(ctx, true)
 	if err != nil {
 		return err
 	}
+
 	defer c.Close() // the answer is here
 	return w.Begin(ctx, c)
 }
@@ -171,14 +204,17 @@ func (a *app) wakeDaemon(ctx context.Context) error {
 	if a.socket != "" || !errors.Is(err, wire.ErrNoDaemon) {
 		return err
 	}
+
 	root, err := a.root()
 	if err != nil {
 		return err
 	}
+
 	exe, err := os.Executable()
 	if err != nil {
 		return err
 	}
+
 	return intake.StartDetached(exe, []string{"daemon", "--from-hook"}, root)
 }
 
@@ -189,9 +225,14 @@ func (r *agentRun) env() []string {
 	if r.app.stateDir == "" {
 		return env
 	}
+
 	if dir, err := filepath.Abs(r.app.stateDir); err == nil {
-		env = append(slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, "BELAY_STATE_DIR=") }), "BELAY_STATE_DIR="+dir)
+		env = append(
+			slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, "BELAY_STATE_DIR=") }),
+			"BELAY_STATE_DIR="+dir,
+		)
 	}
+
 	return env
 }
 
@@ -206,11 +247,13 @@ func (r *agentRun) tell(ctx context.Context, w run.Witness, end run.End) []*chec
 	if err != nil {
 		return nil
 	}
+
 	w.Folder = folder
 	c, err := r.app.dial(ctx, false)
 	if err != nil {
 		return nil
 	}
+
 	defer c.Close()                  // the answers are here
 	states, _ := w.Tell(ctx, c, end) // what it could not tell, the daemon's own watch does
 	return states
@@ -224,18 +267,33 @@ func (r *agentRun) goOn(w io.Writer, end run.End, states []*checkpoint.State) {
 	if len(states) == 0 && (end.Signal == 0 || end.Signal == syscall.SIGINT) {
 		return
 	}
+
 	fmt.Fprintf(w, "belay: %s: %s\n", printable(filepath.Base(r.args[0])), end)
 	for _, s := range states {
 		how := "while it was idle"
 		if s.Ending.InTurn {
 			how = "in the middle of its work"
 		}
-		fmt.Fprintf(w, "Session %s of %s stopped %s. To go on:\n", printable(s.Key.Session), printable(s.Key.Agent), how)
+
+		fmt.Fprintf(
+			w,
+			"Session %s of %s stopped %s. To go on:\n",
+			printable(s.Key.Session),
+			printable(s.Key.Agent),
+			how,
+		)
+
 		if g, ok := all.ByName(host(""), s.Key.Agent); ok {
 			if command := g.ResumeCommand(s.Key.Session); command != "" {
 				fmt.Fprintf(w, "  %s\n", printable(command))
 			}
 		}
-		fmt.Fprintf(w, "  belay recover --agent %s --session %s   (what a new session is told)\n", printable(shellWord(s.Key.Agent)), printable(shellWord(s.Key.Session)))
+
+		fmt.Fprintf(
+			w,
+			"  belay recover --agent %s --session %s   (what a new session is told)\n",
+			printable(shellWord(s.Key.Agent)),
+			printable(shellWord(s.Key.Session)),
+		)
 	}
 }

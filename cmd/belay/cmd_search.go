@@ -40,12 +40,22 @@ Exit codes: 0 searched, 1 failed, 2 wrong use.`,
 			if most < 0 {
 				return &usage{what: "--max-sessions cannot be negative"}
 			}
+
 			folder, err := a.folder()
 			if err != nil {
 				return err
 			}
+
 			step, done := lazyProgress(cmd.ErrOrStderr(), "reading sessions")
-			hits, err := index.Of(folder.Dir).WithStep(step).Search(cmd.Context(), index.Query{Words: args, Agent: agentName, Workspace: realFolder(workspace), Most: most})
+			hits, err := index.Of(
+				folder.Dir,
+			).WithStep(
+				step,
+			).Search(
+				cmd.Context(),
+				index.Query{Words: args, Agent: agentName, Workspace: realFolder(workspace), Most: most},
+			)
+
 			done()
 			switch {
 			case errors.Is(err, index.ErrNoWords):
@@ -57,9 +67,11 @@ Exit codes: 0 searched, 1 failed, 2 wrong use.`,
 			case asJSON:
 				return printJSON(cmd.OutOrStdout(), map[string]any{"sessions": append([]index.Hit{}, hits...)})
 			}
+
 			return printHits(cmd.OutOrStdout(), hits)
 		},
 	}
+
 	cmd.Flags().StringVar(&agentName, "agent", "", "of this agent only")
 	cmd.Flags().StringVar(&workspace, "workspace", "", "of this folder only")
 	cmd.Flags().IntVar(&most, "max-sessions", mostHits, "at most so many (0: all)")
@@ -87,18 +99,26 @@ func printHits(w io.Writer, hits []index.Hit) error {
 		_, err := fmt.Fprintln(w, "no sessions")
 		return err
 	}
+
 	if cols := width(w); cols > 0 {
 		for _, h := range hits {
 			title := h.Title
 			if title == "" {
 				title = "(nothing said yet)"
 			}
-			fmt.Fprintf(w, "\n%s %s\n", printable(h.Agent), printable(fullID(h.SessionStatus))) // never cut: it is there to be copied
-			fmt.Fprintln(w, short(fmt.Sprintf("  %s, %s: %s", h.State, lastEvent(h.SessionStatus), printable(title)), cols))
+
+			// never cut: it is there to be copied
+			fmt.Fprintf(w, "\n%s %s\n", printable(h.Agent), printable(fullID(h.SessionStatus)))
+			fmt.Fprintln(
+				w,
+				short(fmt.Sprintf("  %s, %s: %s", h.State, lastEvent(h.SessionStatus), printable(title)), cols),
+			)
+
 			fmt.Fprintln(w, "  "+marked(h.Pieces, cols-2, colours()))
 		}
 		return nil
 	}
+
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(t, "AGENT\tSESSION\tSTATE\tLAST EVENT\tTITLE\tFOUND")
 	for _, h := range hits {
@@ -106,8 +126,19 @@ func printHits(w io.Writer, hits []index.Hit) error {
 		if !h.LastEvent.IsZero() {
 			last = h.LastEvent.UTC().Format(time.RFC3339)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", printable(h.Agent), printable(fullID(h.SessionStatus)), h.State, last, printable(short(h.Title, 50)), printable(h.Snippet))
+
+		fmt.Fprintf(
+			t,
+			"%s\t%s\t%s\t%s\t%s\t%s\n",
+			printable(h.Agent),
+			printable(fullID(h.SessionStatus)),
+			h.State,
+			last,
+			printable(short(h.Title, 50)),
+			printable(h.Snippet),
+		)
 	}
+
 	return t.Flush()
 }
 
@@ -123,15 +154,18 @@ func marked(pieces []index.Piece, most int, bold bool) string {
 		if cut {
 			text = short(text, most)
 		}
+
 		most -= columns(text)
 		if p.Hit && bold {
 			b.WriteString("\x1b[1m" + text + "\x1b[0m")
 		} else {
 			b.WriteString(text)
 		}
+
 		if cut || most <= 0 {
 			break
 		}
 	}
+
 	return b.String()
 }

@@ -42,6 +42,7 @@ Exit codes: 0 shown, 1 failed, 2 wrong flags, 3 no such session, 4 no daemon ans
 			return a.wholeStatus(cmd, f, asJSON)
 		},
 	}
+
 	f.add(cmd, a)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
@@ -52,30 +53,41 @@ func (a *app) sessionStatus(cmd *cobra.Command, f sessionFlags, asJSON bool) err
 	if err != nil {
 		return err
 	}
+
 	var st query.SessionStatus
-	r, _, err := a.request(cmd.Context(), false, wire.Request{Op: "status", Agent: f.agent, Session: f.session, Child: f.child, Workspace: name.Workspace})
+	r, _, err := a.request(
+		cmd.Context(),
+		false,
+		wire.Request{Op: "status", Agent: f.agent, Session: f.session, Child: f.child, Workspace: name.Workspace},
+	)
+
 	noDaemon := errors.Is(err, wire.ErrNoDaemon)
 	switch {
 	case err == nil:
 		if err := json.Unmarshal(r.Body, &st); err != nil {
 			return fmt.Errorf("read the daemon's answer: %w", err)
 		}
+
 	case noDaemon:
 		var ferr error
 		if st, ferr = a.savedStatus(cmd.Context(), name); ferr != nil {
 			return a.elsewhere(cmd.Context(), f, ferr)
 		}
+
 	default:
 		return a.elsewhere(cmd.Context(), f, err)
 	}
+
 	if folder, ferr := a.folder(); ferr == nil {
 		if found, _, ferr := folder.Dir.Find(cmd.Context(), name); ferr == nil && len(found) > 0 {
 			warnPlanted(cmd.ErrOrStderr(), folder.Planted(found[0]))
 		}
 	}
+
 	if asJSON {
 		return errors.Join(printJSON(cmd.OutOrStdout(), st), err)
 	}
+
 	printSession(cmd.OutOrStdout(), st)
 	return err
 }
@@ -86,6 +98,7 @@ func (a *app) savedStatus(ctx context.Context, name state.Name) (query.SessionSt
 	if err != nil {
 		return query.SessionStatus{}, err
 	}
+
 	list, err := folder.Sessions(ctx, name, 1)
 	if err != nil {
 		return query.SessionStatus{}, err
@@ -93,6 +106,7 @@ func (a *app) savedStatus(ctx context.Context, name state.Name) (query.SessionSt
 	if len(list) == 0 {
 		return query.SessionStatus{}, fmt.Errorf("session %s: %w", name.Session, query.ErrNotFound)
 	}
+
 	return list[0], nil
 }
 
@@ -104,31 +118,38 @@ func (a *app) wholeStatus(cmd *cobra.Command, f sessionFlags, asJSON bool) error
 		if ferr != nil {
 			return ferr
 		}
+
 		list, ferr := folder.Sessions(cmd.Context(), want, 20)
 		if ferr != nil {
 			return ferr
 		}
+
 		if asJSON {
 			ferr = printJSON(cmd.OutOrStdout(), map[string]any{"daemon": nil, "sessions": list})
 		} else {
 			fmt.Fprintln(cmd.OutOrStdout(), "daemon    not running; this is what the state folder holds")
 			printSessions(cmd.OutOrStdout(), list)
 		}
+
 		return errors.Join(ferr, err)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	var st daemon.Status
 	if err := json.Unmarshal(r.Body, &st); err != nil {
 		return fmt.Errorf("read the daemon's answer: %w", err)
 	}
+
 	st.Sessions = slices.DeleteFunc(st.Sessions, func(s query.SessionStatus) bool {
 		return want.Agent != "" && s.Agent != want.Agent || want.Workspace != "" && s.Workspace != want.Workspace
 	})
 	if asJSON {
 		return printJSON(cmd.OutOrStdout(), st)
 	}
+
 	printStatus(cmd.OutOrStdout(), st)
 	return nil
 }

@@ -26,26 +26,38 @@ func TestHelpOfEveryCommand(t *testing.T) {
 		for _, sub := range c.Commands() {
 			walk(sub)
 		}
+
 		var out, errOut bytes.Buffer
 		args := append(strings.Fields(c.CommandPath())[1:], "--help")
-		if code := runMain(t.Context(), args, strings.NewReader(""), &out, &errOut); code != exitOK || errOut.Len() > 0 {
+		if code := runMain(
+			t.Context(),
+			args,
+			strings.NewReader(""),
+			&out,
+			&errOut,
+		); code != exitOK ||
+			errOut.Len() > 0 {
 			t.Errorf("belay %s: exit code %d, stderr %q", strings.Join(args, " "), code, errOut.String())
 		}
+
 		help := out.String()
 		if !strings.Contains(help, "\n  "+c.CommandPath()) && !strings.Contains(help, " "+c.CommandPath()+" ") {
 			t.Errorf("help of %q has no example:\n%s", c.CommandPath(), help)
 		}
+
 		for _, want := range []string{"Exit codes: 0 ", "Usage:"} {
 			if !strings.Contains(help, want) {
 				t.Errorf("help of %q has no %q:\n%s", c.CommandPath(), want, help)
 			}
 		}
+
 		for i, line := range strings.Split(c.Long, "\n") {
 			if len(line) > 135 {
 				t.Errorf("help of %q, line %d has %d characters: %s", c.CommandPath(), i+1, len(line), line)
 			}
 		}
 	}
+
 	walk(newRoot())
 }
 
@@ -63,6 +75,7 @@ func (h home) belay(t *testing.T, dir string, args ...string) (string, int) {
 	if cmd.ProcessState.ExitCode() != 0 {
 		t.Logf("belay %q: %s", args, errOut.String())
 	}
+
 	return out.String(), cmd.ProcessState.ExitCode()
 }
 
@@ -76,6 +89,7 @@ func newHome(t *testing.T) home {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	h := home(dir)
 	t.Cleanup(func() { stopDaemon(h.state()) })
 	return h
@@ -87,10 +101,12 @@ func TestP07OddPaths(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var paths []string
 	if err := json.Unmarshal(data, &paths); err != nil || len(paths) != 24 {
 		t.Fatalf("%d paths, %v; want 24", len(paths), err)
 	}
+
 	h, top := newHome(t), t.TempDir()
 	for i, path := range paths {
 		words := fmt.Sprintf("the words of path %d", i)
@@ -100,16 +116,19 @@ func TestP07OddPaths(t *testing.T) {
 		if err := os.MkdirAll(below, 0o755); err != nil {
 			dir, flags = "/", []string{"--workspace", path}
 		}
+
 		for _, args := range [][]string{{"event", event, "--agent", "mine", "--session", "same"}, {"checkpoint", "--agent", "mine", "--session", "same"}} {
 			if out, code := h.belay(t, dir, append(args, flags...)...); code != 0 {
 				t.Errorf("%q: belay %s: exit code %d: %s", path, args[0], code, out)
 			}
 		}
+
 		out, code := h.belay(t, dir, append([]string{"recover", "--session", "same"}, flags...)...)
 		if code != 0 || !strings.Contains(out, words) {
 			t.Errorf("%q: recover: exit code %d, want the words of this folder:\n%s", path, code, out)
 		}
 	}
+
 	out, _ := h.belay(t, "/", "list", "--json")
 	var list struct{ Sessions []struct{ Workspace string } }
 	if err := json.Unmarshal([]byte(out), &list); err != nil || len(list.Sessions) != len(paths) {
@@ -129,6 +148,7 @@ func TestM01ListManySessions(t *testing.T) {
 	for i := range sessions {
 		saveFast(t, dir, one, fmt.Sprintf("%08d-0000-4000-8000-000000000000", i))
 	}
+
 	for _, args := range [][]string{{"list"}, {"list", "--json"}, {"doctor"}} {
 		cmd := exec.Command(filepath.Join(place.bin, "belay"), args...)
 		cmd.Env = []string{"HOME=" + string(h), "PATH=" + os.Getenv("PATH")}
@@ -138,10 +158,17 @@ func TestM01ListManySessions(t *testing.T) {
 		if err != nil {
 			t.Fatalf("belay %q: %v", args, err)
 		}
+
 		t.Logf("belay %q of %d sessions: %v, %s", args, sessions, took, memory(cmd.ProcessState))
 		if args[0] == "list" && bytes.Count(out, []byte("-0000-4000-8000-")) != sessions {
-			t.Errorf("belay %q shows %d sessions, want %d", args, bytes.Count(out, []byte("-0000-4000-8000-")), sessions)
+			t.Errorf(
+				"belay %q shows %d sessions, want %d",
+				args,
+				bytes.Count(out, []byte("-0000-4000-8000-")),
+				sessions,
+			)
 		}
+
 		if took > 10*time.Second {
 			t.Errorf("belay %q took %v, want under 10s", args, took)
 		}
@@ -157,9 +184,20 @@ func busyState() *checkpoint.State {
 	s := checkpoint.NewState(checkpoint.NewKey("mine", "", "00000000-0000-4000-8000-000000000000", ""))
 	for turn := range 20 {
 		at = at.Add(time.Minute)
-		s.Apply(checkpoint.Event{At: at, Key: s.Key, Kind: checkpoint.EventPrompt, Text: fmt.Sprintf("prompt %d: %s", turn, strings.Repeat("words ", 60))})
-		s.Apply(checkpoint.Event{At: at, Key: s.Key, Kind: checkpoint.EventStop, Text: strings.Repeat("an answer ", 100)})
+		s.Apply(
+			checkpoint.Event{
+				At:   at,
+				Key:  s.Key,
+				Kind: checkpoint.EventPrompt,
+				Text: fmt.Sprintf("prompt %d: %s", turn, strings.Repeat("words ", 60)),
+			},
+		)
+
+		s.Apply(
+			checkpoint.Event{At: at, Key: s.Key, Kind: checkpoint.EventStop, Text: strings.Repeat("an answer ", 100)},
+		)
 	}
+
 	return s
 }
 
@@ -189,6 +227,7 @@ func TestPrintableAndShort(t *testing.T) {
 			t.Errorf("printable(%q) = %q, want %q", c.in, got, c.want)
 		}
 	}
+
 	for _, c := range []struct {
 		in   string
 		most int
@@ -201,12 +240,14 @@ func TestPrintableAndShort(t *testing.T) {
 			t.Errorf("short(%q, %d) = %q, want %q", c.in, c.most, got, c.want)
 		}
 	}
+
 	for d, want := range map[time.Duration]string{-time.Second: "0s", 59400 * time.Millisecond: "59s", 59600 * time.Millisecond: "1m", time.Hour - time.Second: "59m",
 		time.Hour: "1h0m", 100 * time.Minute: "1h40m", 47*time.Hour + 59*time.Minute: "47h59m", 48 * time.Hour: "2d"} {
 		if got := age(d); got != want {
 			t.Errorf("age(%v) = %q, want %q", d, got, want)
 		}
 	}
+
 	today := time.Now()
 	if got, want := clock(today), today.Format("15:04:05 MST"); got != want {
 		t.Errorf("clock of today = %q, want %q", got, want)
@@ -237,6 +278,7 @@ func TestVersion(t *testing.T) {
 			t.Errorf("commit(%v) = %q, want %q", c.settings, got, c.want)
 		}
 	}
+
 	if v := version(); v == "" || v == "(devel)" || v == "devel" {
 		t.Errorf("version %q names no build", v)
 	}

@@ -23,8 +23,8 @@ func completeFlag(cmd *cobra.Command, name string, fn completer) {
 	}
 }
 
-// bashAlone makes the script work in a bash without the package bash-completion, as on macOS and in small images: there a
-// Tab would say that a function is missing.
+// bashAlone makes the script work in a bash without the package bash-completion, as on macOS and in small images: there
+// a Tab would say that a function is missing.
 const bashAlone = `
 __belay_init_completion()
 {
@@ -71,18 +71,23 @@ func bashCompletion(root *cobra.Command, w io.Writer) error {
 	return err
 }
 
-// completeRest gives every command and flag that takes a value and has no completion of its own the one that is right for
-// most. The shell would offer files everywhere else, and belay takes few.
+// completeRest gives every command and flag that takes a value and has no completion of its own the one that is right
+// for most. The shell would offer files everywhere else, and belay takes few.
 func (a *app) completeRest(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		a.completeRest(sub)
 	}
+
 	if cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions
 	}
-	for _, name := range []string{"child", "copy", "id", "input", "max-bytes", "max-messages", "max-sessions", "name", "since", "text"} {
+
+	for _, name := range []string{
+		"child", "copy", "id", "input", "max-bytes", "max-messages", "max-sessions", "name", "since", "text",
+	} {
 		completeWith(cmd, name, cobra.NoFileCompletions)
 	}
+
 	completeWith(cmd, "workspace", completeFolders)
 	completeWith(cmd, "session", a.completeSessions)
 	completeWith(cmd, "number", a.completeNumbers)
@@ -109,12 +114,13 @@ func completeAgents(*cobra.Command, []string, string) ([]string, cobra.ShellComp
 	return agentNames(), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completePrograms offers belay run the agents' programs that are on PATH; a path is completed as a file, and what follows
-// the program is its own.
+// completePrograms offers belay run the agents' programs that are on PATH; a path is completed as a file, and what
+// follows the program is its own.
 func completePrograms(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 || strings.ContainsRune(word, os.PathSeparator) {
 		return nil, cobra.ShellCompDirectiveDefault
 	}
+
 	var found []string
 	for _, g := range all.All(host("")) {
 		name, _, _ := strings.Cut(g.ResumeCommand("x"), " ")
@@ -125,6 +131,7 @@ func completePrograms(_ *cobra.Command, args []string, word string) ([]string, c
 			found = append(found, name)
 		}
 	}
+
 	return found, cobra.ShellCompDirectiveNoFileComp
 }
 
@@ -134,12 +141,14 @@ func completeCommands(cmd *cobra.Command, args []string, _ string) ([]string, co
 	if err != nil || above == cmd.Root() && len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+
 	var names []string
 	for _, c := range above.Commands() {
 		if c.IsAvailableCommand() {
 			names = append(names, c.Name()+"\t"+c.Short)
 		}
 	}
+
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
@@ -149,33 +158,45 @@ func (a *app) completeSessions(cmd *cobra.Command, _ []string, _ string) ([]stri
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+
 	all, err := f.All(cmd.Context())
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+
 	var ids []string
 	for _, s := range query.Listed(all, state.Name{}, 50, false, time.Now()) {
 		ids = append(ids, printable(s.SessionID)+"\t"+printable(s.Agent+": "+s.Title))
 	}
+
 	return ids, cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeNumbers offers the checkpoints of the session that the line names, the newest first.
 func (a *app) completeNumbers(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	given := func(flag string) string { return cmd.Flag(flag).Value.String() }
-	f := sessionFlags{agent: given("agent"), session: given("session"), child: given("child"), workspace: given("workspace")}
+	f := sessionFlags{
+		agent:     given("agent"),
+		session:   given("session"),
+		child:     given("child"),
+		workspace: given("workspace"),
+	}
+
 	name, nerr := f.name()
 	folder, ferr := a.folder()
 	if nerr != nil || ferr != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+
 	s, err := folder.Show(cmd.Context(), name, 0)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+
 	var numbers []string
 	for _, c := range s.Checkpoints {
 		numbers = append(numbers, strconv.FormatUint(c.Number, 10)+"\t"+string(c.Level)+", "+ago(c.At))
 	}
+
 	return numbers, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }

@@ -58,15 +58,18 @@ func startDaemon(t *testing.T) home {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		stopDaemon(h.state())
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("daemon: %v: %s", err, errOut.String())
 		}
 	})
+
 	if !wait(func() bool { return isReady(h.state()) }) {
 		t.Fatalf("no daemon answers: %s", errOut.String())
 	}
+
 	return h
 }
 
@@ -76,6 +79,7 @@ func TestProtocolPageTalks(t *testing.T) {
 	if len(talks) < 8 {
 		t.Fatalf("%d talks on the page", len(talks))
 	}
+
 	h := startDaemon(t)
 	for i, talk := range talks {
 		c, err := net.Dial("unix", filepath.Join(h.state(), "belay.sock"))
@@ -85,6 +89,7 @@ func TestProtocolPageTalks(t *testing.T) {
 		if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
 			t.Fatal(err)
 		}
+
 		t.Run(strconv.Itoa(i+1), func(t *testing.T) { hold(t, c, talk) })
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -108,6 +113,7 @@ func hold(t *testing.T, c net.Conn, talk string) {
 			if _, err := io.WriteString(c, text); err != nil {
 				t.Fatal(err)
 			}
+
 		case side == ">":
 			var req wire.Request
 			if json.Unmarshal([]byte(text), &req) == nil {
@@ -116,11 +122,13 @@ func hold(t *testing.T, c net.Conn, talk string) {
 			if _, err := io.WriteString(c, text+"\n"); err != nil {
 				t.Fatal(err)
 			}
+
 		case side == "<" && raw != nil:
 			if got := strings.TrimSuffix(string(raw), "\n"); (got == "") != (text == "") {
 				t.Errorf("raw bytes %q, the page says %q", got, text)
 			}
 			raw = nil
+
 		case side == "<":
 			raw = compareReply(t, r, text)
 		default:
@@ -136,6 +144,7 @@ func compareReply(t *testing.T, r *bufio.Reader, text string) (raw []byte) {
 	if err != nil {
 		t.Fatalf("no reply where the page says %s: %v", text, err)
 	}
+
 	var got, want any
 	if err := json.Unmarshal([]byte(line), &got); err != nil {
 		t.Fatalf("reply %s: %v", line, err)
@@ -146,17 +155,33 @@ func compareReply(t *testing.T, r *bufio.Reader, text string) (raw []byte) {
 	if diff := shape("", got, want); diff != "" {
 		t.Errorf("%s\n got %s\npage %s", diff, line, text)
 	}
+
 	if n, ok := got.(map[string]any)["len"].(float64); ok {
 		raw = make([]byte, int(n))
 		if _, err := io.ReadFull(r, raw); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	return raw
 }
 
 // exact are fields whose values the page and the daemon share; of all others the page shows the form.
-var exact = []string{"ok", "kept", "hint", "sessionId", "session", "agent", "messageCount", "task", "role", "how_it_ended", "start", "phase", "state"}
+var exact = []string{
+	"ok",
+	"kept",
+	"hint",
+	"sessionId",
+	"session",
+	"agent",
+	"messageCount",
+	"task",
+	"role",
+	"how_it_ended",
+	"start",
+	"phase",
+	"state",
+}
 
 // maybe are fields that come and go with the daemon's moment.
 var maybe = []string{"owed", "number", "heartbeat", "watch"}
@@ -169,12 +194,14 @@ func shape(at string, got, want any) string {
 		if !ok {
 			return at + ": no object"
 		}
+
 		_, open := want["..."]
 		for k := range g {
 			if _, ok := want[k]; !ok && !open && !slices.Contains(maybe, k) {
 				return at + "." + k + ": not on the page"
 			}
 		}
+
 		for k, w := range want {
 			if _, ok := g[k]; !ok {
 				if k == "..." || slices.Contains(maybe, k) {
@@ -182,13 +209,18 @@ func shape(at string, got, want any) string {
 				}
 				return at + "." + k + ": the daemon says no such thing"
 			}
+
 			if diff := shape(at+"."+k, g[k], w); diff != "" {
 				return diff
 			}
-			if _, plain := w.(string); slices.Contains(exact, k) && (plain || reflect.TypeOf(w).Kind() == reflect.Bool) && g[k] != w {
+
+			if _, plain := w.(string); slices.Contains(exact, k) &&
+				(plain || reflect.TypeOf(w).Kind() == reflect.Bool) &&
+				g[k] != w {
 				return fmt.Sprintf("%s.%s: got %v, the page says %v", at, k, g[k], w)
 			}
 		}
+
 	case []any:
 		g, ok := got.([]any)
 		if !ok {
@@ -200,6 +232,7 @@ func shape(at string, got, want any) string {
 		if len(want) > 0 {
 			return shape(at+"[0]", g[0], want[0])
 		}
+
 	default:
 		if reflect.TypeOf(got) != reflect.TypeOf(want) {
 			return fmt.Sprintf("%s: %T, the page has %T", at, got, want)
@@ -215,6 +248,7 @@ func TestProtocolPageTables(t *testing.T) {
 	for _, m := range regexp.MustCompile("(?m)^\\| `([^`]+)`").FindAllStringSubmatch(text, -1) {
 		rows[m[1]] = true
 	}
+
 	for _, v := range []any{wire.Request{}, wire.Reply{}, wire.Decision{}, wire.Event{}, daemon.Ask{}} {
 		for _, name := range jsonNames(reflect.TypeOf(v)) {
 			if !rows[name] {
@@ -222,38 +256,50 @@ func TestProtocolPageTables(t *testing.T) {
 			}
 		}
 	}
-	for file, prefix := range map[string]string{"../../internal/wire/wire.go": "Code", "../../checkpoint/gate.go": "Code"} {
+
+	for file, prefix := range map[string]string{
+		"../../internal/wire/wire.go": "Code", "../../checkpoint/gate.go": "Code",
+	} {
 		for _, code := range constants(t, file, prefix) {
 			if !rows[code] {
 				t.Errorf("no row for the code `%s` of %s", code, file)
 			}
 		}
 	}
+
 	for _, kept := range constants(t, "../../internal/wire/wire.go", "Kept") {
 		if !strings.Contains(text, "`"+kept+"`") {
 			t.Errorf("nothing about kept: %s", kept)
 		}
 	}
+
 	h := startDaemon(t)
 	c, err := net.Dial("unix", filepath.Join(h.state(), "belay.sock"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer c.Close() // nothing is left in it
 	r := bufio.NewReader(c)
 	for _, kind := range []checkpoint.EventKind{checkpoint.EventStart, checkpoint.EventPrompt, checkpoint.EventStop, checkpoint.EventToolStart, checkpoint.EventToolEnd,
-		checkpoint.EventCompacting, checkpoint.EventCompacted, checkpoint.EventChildStart, checkpoint.EventChildEnd, checkpoint.EventEnd, checkpoint.EventExit,
+		checkpoint.EventCompacting, checkpoint.EventCompacted, checkpoint.EventChildStart, checkpoint.EventChildEnd,
+		checkpoint.EventEnd, checkpoint.EventExit,
 		checkpoint.EventMark, checkpoint.EventTask, checkpoint.EventBeat} {
 		if !rows[string(kind)] {
 			t.Errorf("no row for the kind `%s`", kind)
 		}
+
 		fmt.Fprintf(c, `{"op":"event","session":"kinds","body":{"kind":%q}}`+"\n", kind)
 		line, err := r.ReadString('\n')
 		if err != nil || !strings.HasPrefix(line, `{"ok":true,`) {
 			t.Errorf("kind %s: %s %v", kind, line, err)
 		}
 	}
-	for _, op := range []string{"hello", "event", "hook", "verb", "mark", "checkpoint", "check", "status", "list", "show", "recover", "reset", "subscribe"} {
+
+	for _, op := range []string{
+		"hello", "event", "hook", "verb", "mark", "checkpoint", "check", "status", "list", "show", "recover", "reset",
+		"subscribe",
+	} {
 		if !strings.Contains(text, `"op":"`+op+`"`) {
 			t.Errorf("no example of op %s", op)
 		}
@@ -276,22 +322,27 @@ func constants(t *testing.T, file, prefix string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var all []string
 	ast.Inspect(f, func(n ast.Node) bool {
 		v, ok := n.(*ast.ValueSpec)
 		if !ok || !strings.HasPrefix(v.Names[0].Name, prefix) || len(v.Values) != 1 {
 			return true
 		}
+
 		if lit, ok := v.Values[0].(*ast.BasicLit); ok {
 			if s, err := strconv.Unquote(lit.Value); err == nil {
 				all = append(all, s)
 			}
 		}
+
 		return true
 	})
+
 	if len(all) == 0 {
 		t.Fatalf("%s has no constants %s...", file, prefix)
 	}
+
 	return all
 }
 
@@ -301,20 +352,24 @@ func TestProtocolPageSubscribe(t *testing.T) {
 	if len(examples) != 1 {
 		t.Fatalf("%d JSON blocks, want the one of subscribe", len(examples))
 	}
+
 	h := startDaemon(t)
 	c, err := net.Dial("unix", filepath.Join(h.state(), "belay.sock"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer c.Close() // nothing is left in it
 	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
+
 	r := bufio.NewReader(c)
 	fmt.Fprintln(c, `{"op":"subscribe"}`)
 	if line, err := r.ReadString('\n'); err != nil || line != "{\"ok\":true}\n" {
 		t.Fatalf("%q, %v", line, err)
 	}
+
 	h.belay(t, "/", "event", "--agent", "mine", "--session", "s1", `{"kind":"prompt","text":"hello"}`)
 	compareReply(t, r, strings.TrimSpace(examples[0]))
 }
@@ -335,15 +390,18 @@ func TestProtocolPageClients(t *testing.T) {
 			if _, err := exec.LookPath(c.program); err != nil {
 				t.Skipf("%s is not here", c.program)
 			}
+
 			h := startDaemon(t)
 			path := os.Getenv("PATH")
 			if c.language == "sh" {
 				path = withNetcat(t) + path
 			}
+
 			file := filepath.Join(t.TempDir(), "client."+c.language)
 			if err := os.WriteFile(file, []byte(code[0]), 0o600); err != nil {
 				t.Fatal(err)
 			}
+
 			cmd := exec.Command(c.program, file)
 			cmd.Dir, cmd.Env = "/", []string{"HOME=" + string(h), "PATH=" + path}
 			out, err := cmd.CombinedOutput()
@@ -365,6 +423,7 @@ func withNetcat(t *testing.T) string {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("neither nc nor python3 is here")
 	}
+
 	t.Log("nc is not here: a stand-in takes its part")
 	dir := t.TempDir()
 	standIn := `#!/usr/bin/env python3
@@ -380,9 +439,11 @@ try:
 except TimeoutError:
     pass
 `
+
 	if err := os.WriteFile(filepath.Join(dir, "nc"), []byte(standIn), 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	return dir + string(filepath.ListSeparator)
 }
 
@@ -392,10 +453,12 @@ func TestSettingsPageExample(t *testing.T) {
 	if len(examples) != 1 {
 		t.Fatalf("%d examples, want 1", len(examples))
 	}
+
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	if err := os.WriteFile(file, []byte(examples[0]), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	c, err := config.Load(config.Options{File: file, MustExist: true, Strict: true, Check: checks()})
 	if err != nil {
 		t.Fatal(err)
@@ -412,19 +475,23 @@ func TestPagesNameTestsThatAreThere(t *testing.T) {
 		if !strings.HasSuffix(name, "_test.go") {
 			return
 		}
+
 		names, err := testsIn(filepath.Join("..", "..", name))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, n := range names {
 			there[n] = true
 		}
 	})
+
 	for _, name := range []string{"guarantees.md", "../SECURITY.md"} {
 		named := regexp.MustCompile("`(Test[A-Za-z0-9]+)`").FindAllStringSubmatch(page(t, name), -1)
 		if len(named) < 15 {
 			t.Errorf("%s names %d tests", name, len(named))
 		}
+
 		for _, m := range named {
 			if !there[m[1]] {
 				t.Errorf("%s: there is no %s", name, m[1])

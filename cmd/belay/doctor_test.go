@@ -31,6 +31,7 @@ func TestDoctorOfAnAgent(t *testing.T) {
 	if len(tried) == 0 {
 		t.Skip("docs/agents.md knows no version of claude-code that passed: run scripts/lab --report")
 	}
+
 	for _, c := range []struct {
 		name string
 		in   agent.Installer
@@ -39,8 +40,12 @@ func TestDoctorOfAnAgent(t *testing.T) {
 		{"all is well", wired{tried[0], nil}, "ok: hooks are in place (version " + tried[0] + ")"},
 		{"no version", wired{"", nil}, "ok: hooks are in place (version unknown)"},
 		{"untried", wired{"0.0.1", nil}, "ok: hooks are in place (version 0.0.1)\nnote: version 0.0.1 was not tried with this belay; tried: " + strings.Join(tried, ", ")},
-		{"a hook is missing", wired{"", []string{"Stop: hook is missing"}}, "problem: Stop: hook is missing -> belay install claude-code"},
-		{"no trust", trusting{wired{"", []string{"11 hooks have no trust"}}}, "problem: 11 hooks have no trust -> belay install claude-code --trust, if you trust belay's hooks"},
+		{"a hook is missing", wired{"", []string{
+			"Stop: hook is missing",
+		}}, "problem: Stop: hook is missing -> belay install claude-code"},
+		{"no trust", trusting{wired{"", []string{
+			"11 hooks have no trust",
+		}}}, "problem: 11 hooks have no trust -> belay install claude-code --trust, if you trust belay's hooks"},
 	} {
 		var lines []string
 		for _, f := range hooksOf(t.Context(), "claude-code", c.in, agent.Paths{}) {
@@ -50,6 +55,7 @@ func TestDoctorOfAnAgent(t *testing.T) {
 			}
 			lines = append(lines, line)
 		}
+
 		if got := strings.Join(lines, "\n"); got != c.want {
 			t.Errorf("%s: got\n%s\nwant\n%s", c.name, got, c.want)
 		}

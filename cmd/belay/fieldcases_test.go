@@ -129,8 +129,8 @@ var rowIDs = regexp.MustCompile(`[A-Z][0-9]{2}`)
 // otherLists are tests whose names carry the row of another list with the same letter.
 var otherLists = []string{"TestP05ThousandRoundsInAMinuteThenSilence", "TestP05SilenceWithBeatsCostsNothing"}
 
-// TestEveryFieldCaseHasItsTest reads the source: a row without a test that is named by it is a promise that nobody holds. With
-// -v it prints which tests hold which row.
+// TestEveryFieldCaseHasItsTest reads the source: a row without a test that is named by it is a promise that nobody
+// holds. With -v it prints which tests hold which row.
 func TestEveryFieldCaseHasItsTest(t *testing.T) {
 	tests := map[string][]string{}
 	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
@@ -143,32 +143,41 @@ func TestEveryFieldCaseHasItsTest(t *testing.T) {
 		if !strings.HasSuffix(path, "_test.go") {
 			return nil
 		}
+
 		names, err := testsIn(path)
 		for _, name := range names {
 			if slices.Contains(otherLists, name) {
 				continue
 			}
 			for _, id := range rowIDs.FindAllString(name, -1) {
-				tests[id] = append(tests[id], strings.TrimPrefix(filepath.ToSlash(filepath.Dir(path)), "../../")+"."+name)
+				tests[id] = append(
+					tests[id],
+					strings.TrimPrefix(filepath.ToSlash(filepath.Dir(path)), "../../")+"."+name,
+				)
 			}
 		}
+
 		return err
 	})
+
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got, want := len(fieldCases), 106; got != want {
 		t.Errorf("%d rows, want %d", got, want)
 	}
+
 	seen := map[string]bool{}
 	for _, c := range fieldCases {
 		if seen[c.id] {
 			t.Errorf("row %s stands twice", c.id)
 		}
+
 		seen[c.id] = true
 		if len(tests[c.id]) == 0 {
 			t.Errorf("%s (%s): no test is named by it", c.id, c.title)
 		}
+
 		t.Logf("%s %s: %s", c.id, c.title, strings.Join(tests[c.id], ", "))
 	}
 }
@@ -179,16 +188,20 @@ func testsIn(path string) (names []string, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	file, err := parser.ParseFile(token.NewFileSet(), path, src, parser.SkipObjectResolution)
 	if err != nil {
 		return nil, err
 	}
+
 	for _, decl := range file.Decls {
 		f, ok := decl.(*ast.FuncDecl)
-		if ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test") && len(f.Body.List) > 0 && !skips(f.Body.List[0]) {
+		if ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test") && len(f.Body.List) > 0 &&
+			!skips(f.Body.List[0]) {
 			names = append(names, f.Name.Name)
 		}
 	}
+
 	return names, nil
 }
 
@@ -198,10 +211,12 @@ func skips(s ast.Stmt) bool {
 	if !ok {
 		return false
 	}
+
 	call, ok := e.X.(*ast.CallExpr)
 	if !ok {
 		return false
 	}
+
 	sel, ok := call.Fun.(*ast.SelectorExpr)
 	return ok && strings.HasPrefix(sel.Sel.Name, "Skip")
 }

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// agentText is the launch agent of `belay daemon --print-unit=launchd`. It begins with the login, comes again half a minute
-// after it failed, as when a daemon that a hook started holds the lock, and stays away after a stop that was asked for.
-// Umask is 077, which a property list can only say as a decimal number.
+// agentText is the launch agent of `belay daemon --print-unit=launchd`. It begins with the login, comes again half a
+// minute after it failed, as when a daemon that a hook started holds the lock, and stays away after a stop that was
+// asked for. Umask is 077, which a property list can only say as a decimal number.
 const agentText = `<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">
 <!-- Made by belay daemon with its flag print-unit=launchd -->

@@ -37,8 +37,12 @@ func (v *victims) path(kind fs.FileMode, nothing bool) (string, error) {
 	case nothing:
 		return path, nil
 	case kind.IsDir():
-		return path, errors.Join(os.Mkdir(path, 0o755), os.WriteFile(filepath.Join(path, "state.json"), []byte(victimWord), 0o644))
+		return path, errors.Join(
+			os.Mkdir(path, 0o755),
+			os.WriteFile(filepath.Join(path, "state.json"), []byte(victimWord), 0o644),
+		)
 	}
+
 	return path, os.WriteFile(path, []byte(victimWord+"\n"), 0o644)
 }
 
@@ -49,10 +53,12 @@ func (v *victims) look(t *testing.T) map[string]string {
 		if err != nil {
 			return err
 		}
+
 		info, err := e.Info()
 		if err != nil {
 			return err
 		}
+
 		text := ""
 		if info.Mode().IsRegular() {
 			data, err := os.ReadFile(path)
@@ -61,12 +67,15 @@ func (v *victims) look(t *testing.T) map[string]string {
 			}
 			text = string(data)
 		}
+
 		now[path] = fmt.Sprint(info.Mode(), info.ModTime(), text)
 		return nil
 	})
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return now
 }
 
@@ -79,10 +88,12 @@ func used(t *testing.T) home {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	file := filepath.Join(string(h), "transcript.jsonl")
 	if err := os.WriteFile(file, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	h.work(t)
 	until := func(pattern string) {
 		if !wait(func() bool {
@@ -92,6 +103,7 @@ func used(t *testing.T) home {
 			t.Fatalf("no %s in the state folder", pattern)
 		}
 	}
+
 	until("sessions/claude-code/*/transcript.jsonl.zst")
 	until("sessions/claude-code/*/checkpoints/*-full.md")
 	stopDaemon(h.state())
@@ -101,13 +113,21 @@ func used(t *testing.T) home {
 	}) {
 		t.Fatal("the daemon does not end")
 	}
+
 	until("sessions/claude-code/*/state.json")
-	for name, text := range map[string]string{"spool/dropped": "1\n", "spool/1700000000000-x1.0": "{}\n", "start.stamp": "", "breaker.json": "{}", "drain.lock": ""} {
+	for name, text := range map[string]string{
+		"spool/dropped": "1\n", "spool/1700000000000-x1.0": "{}\n", "start.stamp": "", "breaker.json": "{}",
+		"drain.lock": "",
+	} {
 		path := filepath.Join(h.state(), name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+		if err := errors.Join(
+			os.MkdirAll(filepath.Dir(path), 0o700),
+			os.WriteFile(path, []byte(text), 0o600),
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	return h
 }
 
@@ -117,10 +137,16 @@ const linkSession = "44444444-4444-4444-8444-444444444444"
 func (h home) work(t *testing.T) (said string) {
 	t.Helper()
 	for _, event := range []string{"SessionStart", "UserPromptSubmit", "Stop"} {
-		payload := fmt.Sprintf(`{"session_id":%q,"hook_event_name":%q,"cwd":%q,"transcript_path":%q,"source":"startup","prompt":"go on with it"}`,
-			linkSession, event, string(h), filepath.Join(string(h), "transcript.jsonl"))
+		payload := fmt.Sprintf(
+			`{"session_id":%q,"hook_event_name":%q,"cwd":%q,"transcript_path":%q,"source":"startup","prompt":"go on with it"}`,
+			linkSession,
+			event,
+			string(h),
+			filepath.Join(string(h), "transcript.jsonl"),
+		)
 		said += h.run(t, "belay-hook", payload, "claude-code", event)
 	}
+
 	return said
 }
 
@@ -137,12 +163,13 @@ func (h home) run(t *testing.T, program, stdin string, args ...string) string {
 	} else if ee := (*exec.ExitError)(nil); err != nil && (program == "belay-hook" || !errors.As(err, &ee)) {
 		t.Errorf("%s %q: %v: %s", program, args, err, out)
 	}
+
 	return string(out)
 }
 
-// TestO05NothingIsFollowedOutOfTheStateFolder: every file and every folder that belay keeps is replaced by a link to somebody's
-// file, to nothing, or by a pipe, level by level; then an agent works, a daemon starts and every command looks. The victims
-// are neither shown nor touched, nothing appears where a link leads, and nothing hangs.
+// TestO05NothingIsFollowedOutOfTheStateFolder: every file and every folder that belay keeps is replaced by a link to
+// somebody's file, to nothing, or by a pipe, level by level; then an agent works, a daemon starts and every command
+// looks. The victims are neither shown nor touched, nothing appears where a link leads, and nothing hangs.
 func TestO05NothingIsFollowedOutOfTheStateFolder(t *testing.T) {
 	seed := used(t)
 	var files, folders []string
@@ -156,11 +183,14 @@ func TestO05NothingIsFollowedOutOfTheStateFolder(t *testing.T) {
 		case e.Type().IsRegular():
 			files = append(files, rel, filepath.Join(filepath.Dir(rel), "."+filepath.Base(rel)+vfs.TempSuffix))
 		}
+
 		return nil
 	})
+
 	if err != nil || len(files) < 20 || len(folders) < 5 {
 		t.Fatalf("%d files, %d folders, %v: this holds too little", len(files), len(folders), err)
 	}
+
 	t.Logf("files: %q, folders: %q", files, folders)
 	depth := func(n int) (list []string) {
 		for _, f := range folders {
@@ -170,6 +200,7 @@ func TestO05NothingIsFollowedOutOfTheStateFolder(t *testing.T) {
 		}
 		return list
 	}
+
 	for _, c := range []replaced{
 		{"files", files, false, false, false}, {"files that lead nowhere", files, false, true, false}, {"pipes", files, false, false, true},
 		{"folders", depth(0), true, false, false}, {"folders that lead nowhere", depth(0), true, true, false}, {"folders of agents", depth(1), true, false, false},
@@ -199,6 +230,7 @@ func (c replaced) plant(t *testing.T, h home, v *victims) {
 		if c.folder {
 			mode = fs.ModeDir
 		}
+
 		err := os.RemoveAll(at)
 		if c.pipe {
 			err = errors.Join(err, syscall.Mkfifo(at, 0o600))
@@ -206,6 +238,7 @@ func (c replaced) plant(t *testing.T, h home, v *victims) {
 			to, perr := v.path(mode, c.nothing)
 			err = errors.Join(err, perr, os.Symlink(to, at))
 		}
+
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -217,10 +250,15 @@ func (c replaced) look(t *testing.T, seed home) {
 	t.Helper()
 	h := newHome(t)
 	v := &victims{dir: filepath.Join(string(h), "victims")}
-	if err := errors.Join(os.CopyFS(h.state(), os.DirFS(seed.state())), os.Chmod(h.state(), 0o700), os.Mkdir(v.dir, 0o755),
-		os.WriteFile(filepath.Join(string(h), "transcript.jsonl"), nil, 0o600)); err != nil {
+	if err := errors.Join(
+		os.CopyFS(h.state(), os.DirFS(seed.state())),
+		os.Chmod(h.state(), 0o700),
+		os.Mkdir(v.dir, 0o755),
+		os.WriteFile(filepath.Join(string(h), "transcript.jsonl"), nil, 0o600),
+	); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = os.Remove(strings.TrimSuffix(wire.SocketPlaces(h.state())[1], "sock") + "lock") })
 	c.plant(t, h, v)
 	v.was = v.look(t)
@@ -230,16 +268,19 @@ func (c replaced) look(t *testing.T, seed home) {
 		{"reset"}} {
 		said += h.run(t, "belay", "", args...)
 	}
+
 	stopDaemon(h.state())
 	if strings.Contains(said, victimWord) {
 		t.Errorf("a victim's words are shown:\n%s", said)
 	}
+
 	for path, now := range v.look(t) {
 		if was, ok := v.was[path]; !ok || was != now {
 			t.Errorf("%s: was %q, is %q", path, was, now)
 		}
 		delete(v.was, path)
 	}
+
 	if len(v.was) > 0 {
 		t.Errorf("gone: %v", slices.Sorted(maps.Keys(v.was)))
 	}

@@ -1,5 +1,5 @@
-// Command belay is the sidecar daemon and the commands around it. Flags, signals, hints and exit codes are here; all else
-// lies in the packages.
+// Command belay is the sidecar daemon and the commands around it. Flags, signals, hints and exit codes are here; all
+// else lies in the packages.
 package main
 
 import (
@@ -60,11 +60,14 @@ func main() {
 			ends = append(ends, sig)
 		}
 	}
+
 	ctx, stop := context.WithCancel(context.Background())
 	if len(ends) > 0 { // none would mean all
 		ctx, stop = signal.NotifyContext(ctx, ends...)
 	}
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // so that a write to a reader that is gone is an error, and not our end
+
+	// so that a write to a reader that is gone is an error, and not our end
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	code := runMain(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
@@ -87,13 +90,16 @@ func runMain(ctx context.Context, args []string, in io.Reader, out, errOut io.Wr
 	if errors.Is(err, syscall.EPIPE) {
 		return exitOK // `belay list | head`: the reader has what it wanted
 	}
+
 	code, hint := explain(err, cmd)
 	for line := range strings.SplitSeq(redact.Text(err.Error()), "\n") { // several faults are several lines
 		fmt.Fprintf(errOut, "belay: %s\n", printable(line))
 	}
+
 	if hint != "" {
 		fmt.Fprintln(errOut, printableText(redact.Text(hint)))
 	}
+
 	return code
 }
 
@@ -103,10 +109,12 @@ func explain(err error, cmd *cobra.Command) (code int, hint string) {
 	if errors.As(err, &c) {
 		return c.code, c.hint
 	}
+
 	var u *usage
 	if errors.As(err, &u) && u.hint != "" {
 		return exitUsage, u.hint
 	}
+
 	switch {
 	case errors.Is(err, errUsage):
 		return exitUsage, cmd.CommandPath() + " --help shows what it takes."
@@ -127,5 +135,6 @@ func explain(err error, cmd *cobra.Command) (code int, hint string) {
 	case errors.Is(err, state.ErrForeign):
 		return exitFailed, "belay reads and writes only in a folder of your own; see BELAY_STATE_DIR."
 	}
+
 	return exitFailed, ""
 }

@@ -32,6 +32,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "daemon" {
 		os.Exit(0) // a command that a test runs in its own process found no daemon, and takes this for the program
 	}
+
 	flag.Parse()
 	dir, err := os.MkdirTemp("", "bl")
 	if err != nil {
@@ -40,6 +41,7 @@ func TestMain(m *testing.M) {
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		panic(err)
 	}
+
 	place.bin, place.work = filepath.Join(dir, "bin"), filepath.Join(dir, "w")
 	build := exec.Command("go", "build", "-o", place.bin+"/", ".", "../belay-hook")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -48,6 +50,7 @@ func TestMain(m *testing.M) {
 	if err := os.Mkdir(place.work, 0o700); err != nil {
 		panic(err)
 	}
+
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if err := os.RemoveAll(dir); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -67,13 +70,21 @@ func TestScripts(t *testing.T) {
 			e.Setenv("STATE", filepath.Join(home, ".local", "state", "belay"))
 			e.Defer(func() {
 				stopDaemon(filepath.Join(home, ".local", "state", "belay"))
-				stopDaemon(filepath.Join(e.WorkDir, "st"))              // the other folder that a script may use
-				stopDaemon(filepath.Join(e.WorkDir, "plain.txt", "st")) // no folder can be there: its daemon listens at the second place
+				stopDaemon(filepath.Join(e.WorkDir, "st")) // the other folder that a script may use
+				// no folder can be there: its daemon listens at the second place
+				stopDaemon(filepath.Join(e.WorkDir, "plain.txt", "st"))
 			})
+
 			return os.MkdirAll(home, 0o700)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "ready": ready, "until": until, "keys": keys, "value": value, "claude": fakeClaude, "hup": hup,
+			"exits":  exits,
+			"ready":  ready,
+			"until":  until,
+			"keys":   keys,
+			"value":  value,
+			"claude": fakeClaude,
+			"hup":    hup,
 		},
 	})
 }
@@ -83,6 +94,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits CODE COMMAND [ARG...]")
 	}
+
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
 	got := 0
@@ -93,6 +105,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		got = ee.ExitCode()
 	}
+
 	ts.Logf("[stdout]\n%s[stderr]\n%s", ts.ReadFile("stdout"), ts.ReadFile("stderr"))
 	if got != want {
 		ts.Fatalf("exit code %d, want %d", got, want)
@@ -158,6 +171,7 @@ func golden(name string, got []string) error {
 	if *update {
 		return os.WriteFile(file, []byte(text), 0o644)
 	}
+
 	want, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -165,6 +179,7 @@ func golden(name string, got []string) error {
 	if text != string(want) {
 		return fmt.Errorf("fields:\n%s\nwant those of %s:\n%s", text, file, want)
 	}
+
 	return nil
 }
 
@@ -188,11 +203,13 @@ func keyList(v any) []string {
 			}
 		}
 	}
+
 	walk("", v)
 	list := make([]string, 0, len(seen))
 	for k := range seen {
 		list = append(list, k)
 	}
+
 	slices.Sort(list)
 	return list
 }
@@ -210,6 +227,7 @@ func value(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 2 {
 		ts.Fatalf("usage: value PATH WANT")
 	}
+
 	v := decodeJSON(ts, ts.ReadFile("stdout"))
 	for _, k := range strings.Split(args[0], ".") {
 		switch x := v.(type) {
@@ -221,10 +239,12 @@ func value(ts *testscript.TestScript, neg bool, args []string) {
 				ts.Fatalf("no %s", args[0])
 			}
 			v = x[i]
+
 		default:
 			ts.Fatalf("no %s", args[0])
 		}
 	}
+
 	if got := fmt.Sprint(v); (got == args[1]) == neg {
 		ts.Fatalf("%s = %s, want %s (not: %v)", args[0], got, args[1], neg)
 	}
@@ -245,11 +265,13 @@ func daemonStatus(state string) (st daemon.Status, err error) {
 	if err != nil {
 		return st, err
 	}
+
 	defer c.Close() // the answer is here
 	r, _, err := c.Do(ctx, wire.Request{Op: "status"}, nil)
 	if err != nil {
 		return st, err
 	}
+
 	return st, json.Unmarshal(r.Body, &st)
 }
 

@@ -29,18 +29,22 @@ func allPages(t *testing.T) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	all := map[string]string{}
 	for _, name := range append(names, filepath.Join("..", "..", "README.md"), filepath.Join("..", "..", "SECURITY.md")) {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		rel, err := filepath.Rel(filepath.Join("..", ".."), name)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		all[rel] = string(text)
 	}
+
 	return all
 }
 
@@ -60,6 +64,7 @@ func TestLinksOfPages(t *testing.T) {
 			if strings.Contains(path, "://") {
 				continue
 			}
+
 			seen++
 			target := filepath.Join(filepath.Dir(name), path)
 			if path == "" {
@@ -72,15 +77,18 @@ func TestLinksOfPages(t *testing.T) {
 			if heading == "" {
 				continue
 			}
+
 			var there []string
 			for _, h := range regexp.MustCompile("(?m)^#+ (.*)$").FindAllStringSubmatch(all[target], -1) {
 				there = append(there, anchor(h[1]))
 			}
+
 			if !slices.Contains(there, heading) {
 				t.Errorf("%s: %s has no heading %q", name, target, heading)
 			}
 		}
 	}
+
 	if seen < 10 {
 		t.Errorf("%d links were looked at", seen)
 	}
@@ -92,9 +100,11 @@ func commandsOf(text string) []string {
 	for _, m := range regexp.MustCompile("`(?:bin/)?belay ([^`]+)`").FindAllStringSubmatch(text, -1) {
 		all = append(all, m[1])
 	}
+
 	for _, m := range regexp.MustCompile(`(?m)^(?:bin/)?belay ([^:\n][^\n]*)$`).FindAllStringSubmatch(strings.Join(append(blocks(text, ""), blocks(text, "sh")...), "\n"), -1) {
 		all = append(all, m[1])
 	}
+
 	return all
 }
 
@@ -105,7 +115,9 @@ func TestCommandsOfPages(t *testing.T) {
 		for _, line := range commandsOf(text) {
 			line = regexp.MustCompile(`'[^']*'|"[^"]*"|\s#.*|\s--\s.*|\s[|>&].*|\s\(.*`).ReplaceAllString(line+" ", " ")
 			words := strings.Fields(line)
-			cmd, rest, err := newRoot().Find(slices.DeleteFunc(slices.Clone(words), func(w string) bool { return strings.HasPrefix(w, "-") }))
+			cmd, rest, err := newRoot().Find(
+				slices.DeleteFunc(slices.Clone(words), func(w string) bool { return strings.HasPrefix(w, "-") }),
+			)
 			if len(words) > 0 && strings.ContainsAny(words[0], "|=") || err == nil && cmd.Name() == "completion" {
 				continue
 			}
@@ -113,6 +125,7 @@ func TestCommandsOfPages(t *testing.T) {
 				t.Errorf("%s: there is no command belay %s (%v, %q)", name, line, err, rest)
 				continue
 			}
+
 			seen++
 			for _, w := range words {
 				if flag, found := strings.CutPrefix(w, "--"); found && !hasFlag(cmd, flag) {
@@ -121,6 +134,7 @@ func TestCommandsOfPages(t *testing.T) {
 			}
 		}
 	}
+
 	if seen < 60 {
 		t.Errorf("%d commands were looked at", seen)
 	}
@@ -151,22 +165,39 @@ func TestExitCodesOfTheReadme(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)^\| ([0-9, ]+) \|`).FindAllStringSubmatch(table, -1) {
 		got = append(got, m[1])
 	}
+
 	if want := []string{"0", "1", "2", "3", "4", "5", "6", "126, 127"}; !slices.Equal(got, want) {
 		t.Errorf("codes %q, want %q", got, want)
 	}
-	if exitOK != 0 || exitFailed != 1 || exitUsage != 2 || exitNotFound != 3 || exitNoDaemon != 4 || exitDegraded != 5 || exitFindings != 6 || exitNotExecutable != 126 || exitNoProgram != 127 {
+
+	if exitOK != 0 || exitFailed != 1 || exitUsage != 2 || exitNotFound != 3 || exitNoDaemon != 4 ||
+		exitDegraded != 5 ||
+		exitFindings != 6 ||
+		exitNotExecutable != 126 ||
+		exitNoProgram != 127 {
 		t.Error("the program's codes are others than the table's")
 	}
 }
 
-// fieldsOf are the names of a type's fields in JSON, those of its parts too. What the page says is not promised is left out.
+// fieldsOf are the names of a type's fields in JSON, those of its parts too. What the page says is not promised is left
+// out.
 func fieldsOf(t reflect.Type) []string {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
 	}
-	if t.Kind() != reflect.Struct || slices.Contains([]reflect.Type{reflect.TypeFor[time.Time](), reflect.TypeFor[checkpoint.State](), reflect.TypeFor[checkpoint.Call]()}, t) {
+
+	if t.Kind() != reflect.Struct ||
+		slices.Contains(
+			[]reflect.Type{
+				reflect.TypeFor[time.Time](),
+				reflect.TypeFor[checkpoint.State](),
+				reflect.TypeFor[checkpoint.Call](),
+			},
+			t,
+		) {
 		return nil
 	}
+
 	var all []string
 	for f := range t.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -176,8 +207,10 @@ func fieldsOf(t reflect.Type) []string {
 		if name != "" {
 			all = append(all, name)
 		}
+
 		all = append(all, fieldsOf(f.Type)...)
 	}
+
 	return all
 }
 
@@ -190,8 +223,12 @@ func TestJSONPage(t *testing.T) {
 		parts []string
 	}{
 		{reflect.TypeFor[query.SessionStatus](), []string{session}}, {reflect.TypeFor[index.Hit](), []string{session}},
-		{reflect.TypeFor[daemon.Status](), []string{status, session}}, {reflect.TypeFor[query.Shown](), []string{show, session}},
-		{reflect.TypeFor[recovery.Result](), []string{recover}}, {reflect.TypeFor[config.Value](), []string{others}}, {reflect.TypeFor[finding](), []string{others}},
+		{reflect.TypeFor[daemon.Status](), []string{
+			status, session,
+		}}, {reflect.TypeFor[query.Shown](), []string{show, session}},
+		{reflect.TypeFor[recovery.Result](), []string{
+			recover,
+		}}, {reflect.TypeFor[config.Value](), []string{others}}, {reflect.TypeFor[finding](), []string{others}},
 		{reflect.TypeFor[check.Finding](), []string{others}}, {reflect.TypeFor[change](), []string{others}},
 		{reflect.TypeFor[repair.Report](), []string{others, session}},
 	} {
@@ -204,6 +241,7 @@ func TestJSONPage(t *testing.T) {
 			after, _, _ = strings.Cut(after, "\n## ")
 			said += after
 		}
+
 		for _, name := range fieldsOf(c.of) {
 			if !strings.Contains(said, "`"+name+"`") {
 				t.Errorf("%v: the parts %q do not explain %s", c.of, c.parts, name)

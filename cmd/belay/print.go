@@ -15,27 +15,48 @@ func printStatus(w io.Writer, st daemon.Status) {
 	line := func(k, format string, args ...any) {
 		fmt.Fprintf(w, "%-9s %s\n", k, printable(fmt.Sprintf(format, args...)))
 	}
-	line("daemon", "pid %d, %s, up %s, %.1f MB", st.PID, st.Version, age(time.Since(st.Started)), float64(st.Memory)/1e6)
+	line(
+		"daemon",
+		"pid %d, %s, up %s, %.1f MB",
+		st.PID,
+		st.Version,
+		age(time.Since(st.Started)),
+		float64(st.Memory)/1e6,
+	)
+
 	line("socket", "%s", st.Socket)
 	if st.Problem != "" {
 		line("problem", "%s", st.Problem)
 	}
+
 	if st.Degraded {
 		line("store", "DEGRADED since %s: %s", clock(st.Breaker.Since), st.Breaker.Reason)
 		if st.Breaker.Manual {
 			line("", "only belay reset ends it")
 		} else {
-			line("", "next probe in %s; belay reset tries now", max(time.Until(st.Breaker.NextProbe), 0).Round(time.Second))
+			line(
+				"",
+				"next probe in %s; belay reset tries now",
+				max(time.Until(st.Breaker.NextProbe), 0).Round(time.Second),
+			)
 		}
 	} else {
 		line("store", "well, %s taken since the start", count(int(st.Counts["checkpoints"]), "checkpoint"))
 	}
+
 	if most := st.Counts["kept_most"]; most > 0 {
-		line("kept", "%.1f MB of all sessions, at most %.0f MB", float64(st.Counts["kept_bytes"])/1e6, float64(most)/1e6)
+		line(
+			"kept",
+			"%.1f MB of all sessions, at most %.0f MB",
+			float64(st.Counts["kept_bytes"])/1e6,
+			float64(most)/1e6,
+		)
 	}
+
 	for _, s := range st.Breaker.Aside {
 		line("set aside", "%s after %s: %s", s.Session, count(s.Failures, "failure"), s.Reason)
 	}
+
 	if st.Journal.Error != "" {
 		what := "FAILING"
 		if st.Journal.Full {
@@ -46,6 +67,7 @@ func printStatus(w io.Writer, st daemon.Status) {
 	} else {
 		line("journal", "well, record %d is on disk", st.Journal.Stored)
 	}
+
 	if st.Watch.Why != "" {
 		line("watch", "polling %s: %s", count(len(st.Watch.Polled), "folder"), st.Watch.Why)
 	}
@@ -56,6 +78,7 @@ func printStatus(w io.Writer, st daemon.Status) {
 		fmt.Fprintln(w, "no session is active; belay list has those of before")
 		return
 	}
+
 	printSessions(w, st.Sessions)
 }
 
@@ -65,12 +88,14 @@ func printSessions(w io.Writer, list []query.SessionStatus) {
 		fmt.Fprintln(w, "no sessions")
 		return
 	}
+
 	if cols := width(w); cols > 0 {
 		for _, s := range list {
 			printBlock(w, s, cols)
 		}
 		return
 	}
+
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(t, "AGENT\tSESSION\tSTATE\tROUNDS\tLAST EVENT\tCHECKPOINT\tAT RISK\tTITLE")
 	for _, s := range list {
@@ -78,8 +103,21 @@ func printSessions(w io.Writer, list []query.SessionStatus) {
 		if !s.LastEvent.IsZero() {
 			last = s.LastEvent.UTC().Format(time.RFC3339)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", printable(s.Agent), printable(fullID(s)), s.State, s.MessageCount, last, newest(s), risk(s.AtRisk), printable(short(s.Title, 50)))
+
+		fmt.Fprintf(
+			t,
+			"%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n",
+			printable(s.Agent),
+			printable(fullID(s)),
+			s.State,
+			s.MessageCount,
+			last,
+			newest(s),
+			risk(s.AtRisk),
+			printable(short(s.Title, 50)),
+		)
 	}
+
 	_ = t.Flush() // the writer below reports its own errors
 }
 
@@ -88,8 +126,12 @@ func printBlock(w io.Writer, s query.SessionStatus, cols int) {
 	if title == "" {
 		title = "(nothing said yet)"
 	}
-	facts := fmt.Sprintf("at risk: %s; %s, checkpoint %s", risk(s.AtRisk), count(s.MessageCount, "round"), newest(s)) // what matters first: the rest may be cut
-	fmt.Fprintf(w, "\n%s %s\n", printable(s.Agent), printable(fullID(s)))                                             // never cut: it is there to be copied
+
+	// what matters first: the rest may be cut
+	facts := fmt.Sprintf("at risk: %s; %s, checkpoint %s", risk(s.AtRisk), count(s.MessageCount, "round"), newest(s))
+
+	// never cut: it is there to be copied
+	fmt.Fprintf(w, "\n%s %s\n", printable(s.Agent), printable(fullID(s)))
 	fmt.Fprintln(w, short(fmt.Sprintf("  %s, %s: %s", s.State, lastEvent(s), printable(title)), cols))
 	fmt.Fprintln(w, short("  "+facts, cols))
 }
@@ -124,9 +166,11 @@ func printSession(w io.Writer, s query.SessionStatus) {
 	if s.Owed != "" {
 		line("owed", "%s", s.Owed)
 	}
+
 	for _, c := range s.OpenCalls {
 		line("open call", "%s since %s", strings.Join(strings.Fields(c.Name+" "+c.Digest), " "), clock(c.At))
 	}
+
 	if t := s.Transcript; t != nil {
 		line("transcript", "%s", t.Path)
 		if !t.SilentSince.IsZero() {
@@ -136,9 +180,18 @@ func printSession(w io.Writer, s query.SessionStatus) {
 			line("mirror", "%s", t.MirrorError)
 		}
 	}
+
 	if l := s.Lost; l.BadLines+l.Holes+l.Oversized > 0 || l.Torn > 0 {
-		line("lost", "%s, %s, %d too large, %s of a torn line", count(l.BadLines, "bad line"), count(l.Holes, "hole"), l.Oversized, count(int(l.Torn), "byte"))
+		line(
+			"lost",
+			"%s, %s, %d too large, %s of a torn line",
+			count(l.BadLines, "bad line"),
+			count(l.Holes, "hole"),
+			l.Oversized,
+			count(int(l.Torn), "byte"),
+		)
 	}
+
 	if s.Dropped > 0 {
 		line("lost", "%s dropped", count(s.Dropped, "event"))
 	}
@@ -160,6 +213,7 @@ func newest(s query.SessionStatus) string {
 	if s.Checkpoint == 0 {
 		return "none"
 	}
+
 	var at time.Time
 	kind := "FULL"
 	if s.LastFullCheckpoint != nil {
@@ -168,6 +222,7 @@ func newest(s query.SessionStatus) string {
 	if p := s.LastSparseCheckpoint; p != nil && p.After(at) {
 		at, kind = *p, "SPARSE"
 	}
+
 	return fmt.Sprintf("%d %s %s", s.Checkpoint, kind, ago(at))
 }
 
@@ -185,5 +240,6 @@ func risk(r query.AtRisk) string {
 	if len(parts) == 0 {
 		return "nothing"
 	}
+
 	return strings.Join(parts, ", ")
 }

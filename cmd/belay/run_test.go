@@ -58,24 +58,35 @@ func openScreen(t *testing.T, h home) *screen {
 			t.Skipf("%s is not here", program)
 		}
 	}
+
 	s := &screen{t: t}
 	cmd := exec.Command("script", "-qec", "bash --norc --noprofile -i", "/dev/null")
 	if _, err := exec.Command("script", "-qec", "true", "/dev/null").Output(); err != nil {
 		t.Skipf("this script(1) is another one: %v", err)
 	}
-	cmd.Dir, cmd.Env = t.TempDir(), []string{"HOME=" + string(h), "PATH=" + place.bin + ":" + os.Getenv("PATH"), "TERM=dumb", "SHELL=/bin/bash"}
+
+	cmd.Dir, cmd.Env = t.TempDir(), []string{
+		"HOME=" + string(h),
+		"PATH=" + place.bin + ":" + os.Getenv("PATH"),
+		"TERM=dumb",
+		"SHELL=/bin/bash",
+	}
+
 	keys, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s.keys, cmd.Stdout, cmd.WaitDelay = keys, s, time.Second
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // the terminal goes away, and the kernel ends what runs in it
 		_ = cmd.Wait()         // killed
 	})
+
 	return s
 }
 
@@ -102,6 +113,7 @@ func TestRunInTerminal(t *testing.T) {
 	if err := os.WriteFile(file, []byte(terminalAgent), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	start := "belay run -- bash " + file + "\n"
 	s.typed("PS1='re''ady>'; stty rows 33 cols 101\n", "ready>")
 	s.typed(start, "agent is ready 33 101")
@@ -120,6 +132,7 @@ func TestRunInTerminal(t *testing.T) {
 	s.typed("die\n", "killed by SIGKILL")
 	s.typed("echo code $?, $(stty -a | grep -o -e '-*icanon')\n", "code 137, icanon")
 	s.typed("echo gone | belay run -- cat\n", "gone")
+
 	// In the background it is stopped when it reads the keys, as any other.
 	s.typed("belay run -- bash "+file+" &\n", "agent is ready")
 	s.typed("until jobs | grep -q Stopped; do sleep 0.05; done; kill -9 %1; echo was stop''ped\n", "was stopped")
@@ -143,11 +156,13 @@ func TestRunSignals(t *testing.T) {
 			if signal.Ignored(c.sig) {
 				t.Skipf("%v is ignored here (nohup?), and so in every program that a test starts", c.sig)
 			}
+
 			h := startDaemon(t)
 			out, err := os.Create(filepath.Join(t.TempDir(), "out"))
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			defer out.Close()
 			cmd := exec.Command(filepath.Join(place.bin, "belay"), "run", "sh", "-c", c.shell)
 			cmd.Env, cmd.Stdout, cmd.Stderr = []string{"HOME=" + string(h), "PATH=" + os.Getenv("PATH")}, out, out
@@ -155,6 +170,7 @@ func TestRunSignals(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
+
 			text := func() string {
 				data, err := os.ReadFile(out.Name())
 				if err != nil {
@@ -162,12 +178,14 @@ func TestRunSignals(t *testing.T) {
 				}
 				return string(data)
 			}
+
 			if !wait(func() bool { return strings.Contains(text(), "up") }) {
 				t.Fatalf("the agent is not up: %s", text())
 			}
 			if err := cmd.Process.Signal(c.sig); err != nil {
 				t.Fatal(err)
 			}
+
 			_ = cmd.Wait() // the code is below
 			if got := cmd.ProcessState.ExitCode(); got != c.code || !strings.Contains(text(), c.out) {
 				t.Errorf("exit code %d, want %d; it printed %q, want %q in it", got, c.code, text(), c.out)
@@ -176,8 +194,8 @@ func TestRunSignals(t *testing.T) {
 	}
 }
 
-// launchedAgent writes a launcher that starts an agent of Claude Code's kind, which ends with exit code 9 when a file is
-// written that the launcher's argument names; and starts another one beside it, of another session.
+// launchedAgent writes a launcher that starts an agent of Claude Code's kind, which ends with exit code 9 when a file
+// is written that the launcher's argument names; and starts another one beside it, of another session.
 func launchedAgent(t *testing.T, h home, mine, other string) (write func(name, text string) string, launcher string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -189,33 +207,68 @@ func launchedAgent(t *testing.T, h home, mine, other string) (write func(name, t
 		}
 		return file
 	}
+
 	hook := func(session, event, more string) string {
-		return fmt.Sprintf(`echo '{"session_id":"%s","cwd":"/","hook_event_name":"%s"%s}' | belay-hook claude-code %s`+"\n", session, event, more, event)
+		return fmt.Sprintf(
+			`echo '{"session_id":"%s","cwd":"/","hook_event_name":"%s"%s}' | belay-hook claude-code %s`+"\n",
+			session,
+			event,
+			more,
+			event,
+		)
 	}
+
 	// The hook's parent is the shell that runs this file: the agent.
-	inner := write("inner", "#!/bin/sh\n"+hook(mine, "SessionStart", `,"source":"startup"`)+hook(mine, "UserPromptSubmit", `,"prompt":"sail to the island"`)+
-		"until [ -e "+dir+"/$1 ]; do sleep 0.02; done\nexit 9\n")
+	inner := write(
+		"inner",
+		"#!/bin/sh\n"+hook(
+			mine,
+			"SessionStart",
+			`,"source":"startup"`,
+		)+hook(
+			mine,
+			"UserPromptSubmit",
+			`,"prompt":"sail to the island"`,
+		)+
+			"until [ -e "+dir+"/$1 ]; do sleep 0.02; done\nexit 9\n",
+	)
+
 	launcher = write("launcher", "#!/bin/sh\n"+inner+" $1\nexit $?\n")
-	bystander := write("bystander", "#!/bin/sh\n"+hook(other, "SessionStart", `,"source":"startup"`)+hook(other, "UserPromptSubmit", `,"prompt":"stay at home"`)+
-		"until [ -e "+dir+"/over ]; do sleep 0.02; done\n")
+	bystander := write(
+		"bystander",
+		"#!/bin/sh\n"+hook(
+			other,
+			"SessionStart",
+			`,"source":"startup"`,
+		)+hook(
+			other,
+			"UserPromptSubmit",
+			`,"prompt":"stay at home"`,
+		)+
+			"until [ -e "+dir+"/over ]; do sleep 0.02; done\n",
+	)
+
 	by := exec.Command(bystander)
 	by.Env = []string{"HOME=" + string(h), "PATH=" + place.bin + ":" + os.Getenv("PATH")}
 	if err := by.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		write("over", "")
 		_ = by.Wait() // a test's own shell
 	})
+
 	return write, launcher
 }
 
-// TestRunTellsTheAgentsSessions: a launcher starts the real agent, whose hooks name its process; belay's run knows it by its
-// descent, and no other session is touched.
+// TestRunTellsTheAgentsSessions: a launcher starts the real agent, whose hooks name its process; belay's run knows it
+// by its descent, and no other session is touched.
 func TestRunTellsTheAgentsSessions(t *testing.T) {
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		t.Skip("descendants are known on Linux only")
 	}
+
 	h := startDaemon(t)
 	const mine, other = "5f0c8f2e-1111-4222-8333-000000000001", "5f0c8f2e-1111-4222-8333-000000000002"
 	write, launcher := launchedAgent(t, h, mine, other)
@@ -226,24 +279,29 @@ func TestRunTellsTheAgentsSessions(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, words := range []string{"sail to the island", "stay at home"} {
 		if !wait(func() bool { out, _ := h.belay(t, "/", "list"); return strings.Contains(out, words) }) {
 			t.Fatalf("no session that was asked to %s", words)
 		}
 	}
+
 	write("go", "")
 	_ = cmd.Wait() // the code is below
 	if got := cmd.ProcessState.ExitCode(); got != 9 {
 		t.Errorf("exit code %d, want the agent's 9", got)
 	}
+
 	for _, want := range []string{"belay: launcher: exit code 9\n", "Session " + mine, "claude --resume " + mine, "belay recover --agent claude-code --session " + mine} {
 		if !strings.Contains(errOut.String(), want) {
 			t.Errorf("no %q in what belay said:\n%s", want, errOut.String())
 		}
 	}
+
 	if strings.Contains(errOut.String(), other) {
 		t.Errorf("the session of another process is named:\n%s", errOut.String())
 	}
+
 	state := func(session string) string { out, _ := h.belay(t, "/", "status", "--session", session); return out }
 	if got := state(mine); !strings.Contains(got, "died") {
 		t.Errorf("the agent's session:\n%s\nwant died", got)
@@ -260,7 +318,15 @@ func TestRunPassesFiles(t *testing.T) {
 	if err := os.WriteFile(file, []byte("from the third\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("sh", "-c", strconv.Quote(filepath.Join(place.bin, "belay"))+` run -- sh -c 'cat <&3; cat' 3<"$1"`, "sh", file)
+
+	cmd := exec.Command(
+		"sh",
+		"-c",
+		strconv.Quote(filepath.Join(place.bin, "belay"))+` run -- sh -c 'cat <&3; cat' 3<"$1"`,
+		"sh",
+		file,
+	)
+
 	cmd.Env, cmd.Stdin = []string{"HOME=" + string(h), "PATH=" + os.Getenv("PATH")}, strings.NewReader("from stdin\n")
 	out, err := cmd.Output()
 	if err != nil || string(out) != "from the third\nfrom stdin\n" {
@@ -270,7 +336,8 @@ func TestRunPassesFiles(t *testing.T) {
 
 func TestAgentOf(t *testing.T) {
 	for program, want := range map[string]string{
-		"claude": "claude-code", "/opt/bin/claude": "claude-code", "claude-code": "claude-code", "codex": "codex", "pi": "pi", "open": "other", "sh": "other", "": "other",
+		"claude": "claude-code", "/opt/bin/claude": "claude-code", "claude-code": "claude-code", "codex": "codex",
+		"pi": "pi", "open": "other", "sh": "other", "": "other",
 	} {
 		if got := agentOf(program); got != want {
 			t.Errorf("agentOf(%q) = %q, want %q", program, got, want)

@@ -15,5 +15,6 @@ func peak(p *os.ProcessState) int64 {
 	case runtime.GOOS == "darwin":
 		return ru.Maxrss
 	}
+
 	return ru.Maxrss << 10
 }

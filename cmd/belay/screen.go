@@ -20,17 +20,19 @@ import (
 // usualWidth is taken for a terminal that does not say how wide it is.
 const usualWidth = 80
 
-// width is the number of columns of the terminal that w writes to; 0 when it is none. People get lines that fit; programs
-// get one line for each thing, never cut.
+// width is the number of columns of the terminal that w writes to; 0 when it is none. People get lines that fit;
+// programs get one line for each thing, never cut.
 func width(w io.Writer) int {
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return 0
 	}
+
 	n, _, err := term.GetSize(int(f.Fd()))
 	if err != nil || n <= 0 {
 		return usualWidth
 	}
+
 	return max(n, 40)
 }
 
@@ -72,12 +74,15 @@ func escapeHidden(doc string) string {
 		if r == '\n' || unicode.IsPrint(r) && !recovery.Hidden(r) {
 			continue
 		}
+
 		b.WriteString(doc[last:i])
 		for _, u := range utf16.Encode([]rune{r}) {
 			fmt.Fprintf(&b, `\u%04x`, u)
 		}
+
 		last = i + utf8.RuneLen(r)
 	}
+
 	return b.String() + doc[last:]
 }
 
@@ -93,6 +98,7 @@ func short(s string, most int) string {
 	if most <= 0 || columns(s) <= most {
 		return s
 	}
+
 	var kept strings.Builder
 	for rest, state, left := s, -1, most-1; rest != ""; {
 		var cluster string
@@ -103,6 +109,7 @@ func short(s string, most int) string {
 		}
 		kept.WriteString(cluster)
 	}
+
 	return kept.String() + "…"
 }
 
@@ -124,6 +131,7 @@ func wrap(s string, most int) []string {
 			line += " " + word
 		}
 	}
+
 	return append(lines, line)
 }
 
@@ -171,8 +179,19 @@ func progress(w io.Writer, n int, what string) (step, done func()) {
 	if width(w) == 0 || n < 2 {
 		return func() {}, func() {}
 	}
-	bar := progressbar.NewOptions(n, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(what), progressbar.OptionShowCount(),
-		progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+
+	bar := progressbar.NewOptions(
+		n,
+		progressbar.OptionSetWriter(w),
+		progressbar.OptionSetDescription(what),
+		progressbar.OptionShowCount(),
+		progressbar.OptionSetWidth(
+			30,
+		),
+		progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionClearOnFinish(),
+	)
+
 	// A bar that cannot be drawn is no reason to stop.
 	return func() { _ = bar.Add(1) }, func() { _ = bar.Finish() }
 }

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// besides are the files that touch the disk without the seam of internal/vfs, and why: none of it is durable state of belay's.
+// besides are the files that touch the disk without the seam of internal/vfs, and why: none of it is durable state of
+// belay's.
 var besides = map[string]string{
 	"internal/vfs/":                        "the seam itself",
 	"internal/daemon/socket/place.go":      "the socket and its folder",
@@ -21,11 +22,27 @@ var besides = map[string]string{
 	"scripts/bench.d/":                     "measurements",
 }
 
-// TestDurableStateGoesThroughTheSeam: what fails and what a power cut takes is tested at one place, so nothing may write past
-// it. Opening a file for reading alone is free.
+// TestDurableStateGoesThroughTheSeam: what fails and what a power cut takes is tested at one place, so nothing may
+// write past it. Opening a file for reading alone is free.
 func TestDurableStateGoesThroughTheSeam(t *testing.T) {
-	writers := []string{"WriteFile", "Rename", "Create", "CreateTemp", "Remove", "RemoveAll", "Mkdir", "MkdirAll", "MkdirTemp", "Chmod", "Chtimes",
-		"Chown", "Link", "Symlink", "Truncate"}
+	writers := []string{
+		"WriteFile",
+		"Rename",
+		"Create",
+		"CreateTemp",
+		"Remove",
+		"RemoveAll",
+		"Mkdir",
+		"MkdirAll",
+		"MkdirTemp",
+		"Chmod",
+		"Chtimes",
+		"Chown",
+		"Link",
+		"Symlink",
+		"Truncate",
+	}
+
 	used := map[string]bool{}
 	for _, s := range sources(t) {
 		if s.test() {
@@ -36,24 +53,30 @@ func TestDurableStateGoesThroughTheSeam(t *testing.T) {
 			if !ok {
 				return true
 			}
+
 			sel, ok := call.Fun.(*ast.SelectorExpr)
 			if !ok {
 				return true
 			}
+
 			pkg, ok := sel.X.(*ast.Ident)
-			if !ok || pkg.Name != "os" || !slices.Contains(writers, sel.Sel.Name) && !(sel.Sel.Name == "OpenFile" && opensToWrite(s, call)) {
+			if !ok || pkg.Name != "os" ||
+				!slices.Contains(writers, sel.Sel.Name) && !(sel.Sel.Name == "OpenFile" && opensToWrite(s, call)) {
 				return true
 			}
+
 			for place := range besides {
 				if strings.HasPrefix(s.name, place) {
 					used[place] = true
 					return true
 				}
 			}
+
 			t.Errorf("%s: os.%s goes past internal/vfs", s.fset.Position(call.Pos()), sel.Sel.Name)
 			return true
 		})
 	}
+
 	for place, why := range besides {
 		if !used[place] {
 			t.Errorf("%s (%s) touches no disk any more: take it off the list", place, why)
@@ -65,5 +88,7 @@ func TestDurableStateGoesThroughTheSeam(t *testing.T) {
 func opensToWrite(s source, call *ast.CallExpr) bool {
 	from, to := s.fset.Position(call.Pos()).Offset, s.fset.Position(call.End()).Offset
 	text := string(s.text[from:to])
-	return strings.Contains(text, "O_WRONLY") || strings.Contains(text, "O_RDWR") || strings.Contains(text, "O_CREATE") || !strings.Contains(text, "O_RDONLY")
+	return strings.Contains(text, "O_WRONLY") || strings.Contains(text, "O_RDWR") ||
+		strings.Contains(text, "O_CREATE") ||
+		!strings.Contains(text, "O_RDONLY")
 }

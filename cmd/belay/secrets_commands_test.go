@@ -20,7 +20,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// probe is how a command is called for its answers to secrets. Its flags and wrong arguments come from the command itself.
+// probe is how a command is called for its answers to secrets. Its flags and wrong arguments come from the command
+// itself.
 type probe struct {
 	args   []string // the form that works
 	inside bool     // it starts no program where a daemon runs: it is run in the test's own process
@@ -30,7 +31,9 @@ type probe struct {
 func keepsPaths(command, flag string) bool {
 	switch flag {
 	case "workspace", "transcript":
-		return command != "recover" && command != "show" && command != "status" && command != "list" && command != "search" && command != "checkpoint"
+		return command != "recover" && command != "show" && command != "status" && command != "list" &&
+			command != "search" &&
+			command != "checkpoint"
 	case "state-dir":
 		return command == "config" || command == "daemon"
 	}
@@ -42,13 +45,45 @@ func probes(transcript string) map[string]probe {
 	mine := []string{"--agent", "mine", "--session", "s"}
 	with := func(args ...string) []string { return slices.Concat(mine, args) }
 	return map[string]probe{
-		"run": {args: []string{"--", "true"}}, "daemon": {args: []string{"--print-unit"}}, "intake": {},
-		"install": {args: []string{"claude-code", "--dry-run"}}, "uninstall": {args: []string{"--dry-run"}},
-		"event": {args: with(`{"kind":"beat"}`), inside: true}, "mark": {args: with("a note"), inside: true}, "increment": {args: mine, inside: true},
-		"tool-start": {args: mine, inside: true}, "tool-end": {args: mine, inside: true}, "check-sparse": {args: mine, inside: true}, "check-full": {args: mine, inside: true},
-		"status": {inside: true}, "list": {inside: true}, "search": {args: []string{"words"}, inside: true}, "show": {args: mine, inside: true}, "recover": {args: mine, inside: true},
-		"checkpoint": {args: mine, inside: true}, "reset": {inside: true}, "config": {inside: true}, "help": {args: []string{"recover"}, inside: true},
-		"completion": {args: []string{"bash"}, inside: true}, "doctor": {inside: true}, "doctor store": {inside: true}, "doctor transcript": {args: []string{transcript}, inside: true},
+		"run":       {args: []string{"--", "true"}},
+		"daemon":    {args: []string{"--print-unit"}},
+		"intake":    {},
+		"install":   {args: []string{"claude-code", "--dry-run"}},
+		"uninstall": {args: []string{"--dry-run"}},
+		"event": {
+			args:   with(`{"kind":"beat"}`),
+			inside: true,
+		},
+		"mark":      {args: with("a note"), inside: true},
+		"increment": {args: mine, inside: true},
+		"tool-start": {
+			args:   mine,
+			inside: true,
+		},
+		"tool-end":     {args: mine, inside: true},
+		"check-sparse": {args: mine, inside: true},
+		"check-full":   {args: mine, inside: true},
+		"status": {
+			inside: true,
+		},
+		"list":    {inside: true},
+		"search":  {args: []string{"words"}, inside: true},
+		"show":    {args: mine, inside: true},
+		"recover": {args: mine, inside: true},
+		"checkpoint": {
+			args:   mine,
+			inside: true,
+		},
+		"reset":  {inside: true},
+		"config": {inside: true},
+		"help":   {args: []string{"recover"}, inside: true},
+		"completion": {
+			args:   []string{"bash"},
+			inside: true,
+		},
+		"doctor":            {inside: true},
+		"doctor store":      {inside: true},
+		"doctor transcript": {args: []string{transcript}, inside: true},
 	}
 }
 
@@ -60,12 +95,20 @@ func eachCommand(c *cobra.Command, f func(name string, c *cobra.Command)) {
 	}
 }
 
-// ways are all ways to give a secret to a command: as an argument too many, as the only one, as a flag that there is none
-// of, as the value of each flag, in a path, and to the shell's completion. blocked is a folder that cannot be made; a daemon for it can be, and lives.
+// ways are all ways to give a secret to a command: as an argument too many, as the only one, as a flag that there is
+// none of, as the value of each flag, in a path, and to the shell's completion. blocked is a folder that cannot be
+// made; a daemon for it can be, and lives.
 func (p *planter) ways(c *cobra.Command, name string, base probe, home, blocked string) [][]string {
 	words := strings.Fields(name)
 	line := func(args ...string) []string { return slices.Concat(words, args) }
-	all := [][]string{line(append(slices.Clone(base.args), p.arg())...), line(p.arg()), line("--" + p.arg()), line(p.arg(), p.arg()), line(filepath.Join(home, "no", p.arg(), "x"))}
+	all := [][]string{
+		line(append(slices.Clone(base.args), p.arg())...),
+		line(p.arg()),
+		line("--" + p.arg()),
+		line(p.arg(), p.arg()),
+		line(filepath.Join(home, "no", p.arg(), "x")),
+	}
+
 	complete := func(args ...string) { all = append(all, append([]string{"__complete"}, line(args...)...)) }
 	complete(p.arg())
 	complete("")
@@ -73,18 +116,22 @@ func (p *planter) ways(c *cobra.Command, name string, base probe, home, blocked 
 		if keepsPaths(name, f.Name) {
 			return
 		}
+
 		value := p.arg()
 		if f.Name == "state-dir" {
 			value = blocked
 		}
+
 		at := slices.Index(base.args, "--") // what follows is another program's
 		if at < 0 {
 			at = len(base.args)
 		}
+
 		all = append(all, line(slices.Concat(base.args[:at], []string{"--" + f.Name + "=" + value}, base.args[at:])...))
 		complete("--" + f.Name + "=" + p.arg())
 		complete("--"+f.Name, "")
 	}
+
 	c.LocalFlags().VisitAll(flags)
 	c.InheritedFlags().VisitAll(flags)
 	return all
@@ -116,6 +163,7 @@ func (h home) probeAll(t *testing.T, p *planter, transcript string) {
 	if err := os.WriteFile(plain, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	blocked := filepath.Join(plain, p.arg())
 	t.Cleanup(func() { stopDaemon(blocked) })
 	t.Setenv("HOME", string(h))
@@ -127,10 +175,12 @@ func (h home) probeAll(t *testing.T, p *planter, transcript string) {
 			t.Errorf("belay %s has no probe: nothing says that it keeps secrets to itself", name)
 			return
 		}
+
 		for _, args := range p.ways(c, name, base, string(h), blocked) {
 			p.says(t, args, h.output(t, base.inside, nil, args...))
 			ran++
 		}
+
 		for name, value := range map[string]string{"BELAY_SESSION": p.arg(), "BELAY_CONFIG": filepath.Join(string(h), p.arg()), "BELAY_GATES_SPARSE_TIME": p.arg()} {
 			t.Setenv(name, value)
 			args := append(strings.Fields(c.CommandPath())[1:], base.args...)
@@ -139,9 +189,11 @@ func (h home) probeAll(t *testing.T, p *planter, transcript string) {
 			ran++
 		}
 	})
+
 	if ran < 300 {
 		t.Errorf("%d forms of commands ran: this holds too little", ran)
 	}
+
 	for _, args := range [][]string{{p.arg(), p.arg()}, {"verb", p.arg()}, {"verb", "increment", p.arg(), "--session", p.arg()}, {"--" + p.arg()}} {
 		cmd := exec.Command(filepath.Join(place.bin, "belay-hook"), args...)
 		cmd.Dir, cmd.Env = string(h), h.env()
@@ -156,11 +208,13 @@ func (h home) probeAll(t *testing.T, p *planter, transcript string) {
 // output is all that a command prints.
 func (h home) output(t *testing.T, inside bool, env []string, args ...string) []byte {
 	t.Helper()
-	if (inside || args[0] == "__complete") && !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--state-dir") }) {
+	if (inside || args[0] == "__complete") &&
+		!slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--state-dir") }) {
 		var b bytes.Buffer
 		runMain(t.Context(), args, strings.NewReader(""), &b, &b)
 		return b.Bytes()
 	}
+
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(place.bin, "belay"), args...)
@@ -169,6 +223,7 @@ func (h home) output(t *testing.T, inside bool, env []string, args ...string) []
 	if ee := (*exec.ExitError)(nil); err != nil && !errors.As(err, &ee) || ctx.Err() != nil {
 		t.Errorf("belay %q: %v, %v", args, err, ctx.Err())
 	}
+
 	return out
 }
 
@@ -176,10 +231,16 @@ func (h home) output(t *testing.T, inside bool, env []string, args ...string) []
 func (h home) wiring(t *testing.T, p *planter) {
 	t.Helper()
 	zero := filepath.Join(string(h), "a0")
-	env := []string{"AGENT_ZERO_DIR=" + zero, "PATH=" + place.bin + string(filepath.ListSeparator) + os.Getenv("PATH")} // on PATH they are not copied
-	if err := errors.Join(os.MkdirAll(filepath.Join(zero, "usr"), 0o700), os.WriteFile(filepath.Join(zero, "agent.py"), nil, 0o600)); err != nil {
+
+	// on PATH they are not copied
+	env := []string{"AGENT_ZERO_DIR=" + zero, "PATH=" + place.bin + string(filepath.ListSeparator) + os.Getenv("PATH")}
+	if err := errors.Join(
+		os.MkdirAll(filepath.Join(zero, "usr"), 0o700),
+		os.WriteFile(filepath.Join(zero, "agent.py"), nil, 0o600),
+	); err != nil {
 		t.Fatal(err)
 	}
+
 	planted := 0
 	for _, name := range installable() {
 		var plan struct{ Changes []change }
@@ -188,6 +249,7 @@ func (h home) wiring(t *testing.T, p *planter) {
 			t.Errorf("install %s --dry-run --json: %v: %s", name, err, out)
 			continue
 		}
+
 		for _, whole := range []bool{true, false} {
 			for _, c := range plan.Changes {
 				if c.Agent != "" && filepath.Ext(c.Path) != "" {
@@ -200,9 +262,11 @@ func (h home) wiring(t *testing.T, p *planter) {
 			}
 		}
 	}
+
 	if planted < 10 {
 		t.Errorf("%d settings of agents were planted: this holds too little", planted)
 	}
+
 	for _, args := range [][]string{{"install", "--dry-run"}, {"install"}, {"install", "--json", "--trust"}, {"doctor"}, {"doctor", "--json"}, {"uninstall", "--json"}} {
 		p.says(t, args, h.output(t, false, env, args...))
 	}
@@ -215,9 +279,18 @@ func (h home) settings(t *testing.T, p *planter, path string, whole bool) {
 	for _, k := range []string{"env", "model", "apiKeyHelper", "mcpServers"} {
 		doc[k] = map[string]any{"A": "x", "command": "tool"}
 	}
+
 	for _, event := range []string{"Stop", "SessionStart", "stop"} {
-		doc["hooks"] = map[string]any{event: []any{map[string]any{"matcher": "x", "hooks": []any{map[string]any{"type": "command", "command": "notify --to me"}}}}}
+		doc["hooks"] = map[string]any{
+			event: []any{
+				map[string]any{
+					"matcher": "x",
+					"hooks":   []any{map[string]any{"type": "command", "command": "notify --to me"}},
+				},
+			},
+		}
 	}
+
 	data, err := json.MarshalIndent(p.fill("", doc), "", "  ")
 	if filepath.Ext(path) != ".json" {
 		data = []byte("// " + strings.ReplaceAll(p.text(""), "\n", " ") + "\n")
@@ -246,6 +319,7 @@ func (h home) listen(t *testing.T, p *planter) (check func()) {
 				}
 				continue
 			}
+
 			end := context.AfterFunc(ctx, func() { _ = c.Close() }) // ends the read below
 			_, _ = io.WriteString(c, "{\"op\":\"subscribe\"}\n")    // gone again: then the read ends at once
 			_, _ = io.Copy(&heard, c)                               // ends with the daemon
@@ -253,13 +327,19 @@ func (h home) listen(t *testing.T, p *planter) (check func()) {
 			_ = c.Close() // closed already when the test ended it
 		}
 	})
+
 	return func() {
 		t.Helper()
 		stop()
 		wg.Wait()
-		if lines := bytes.Count(heard.Bytes(), []byte("\n")); lines < 50 || !bytes.Contains(heard.Bytes(), []byte("[secret:")) {
+		if lines := bytes.Count(
+			heard.Bytes(),
+			[]byte("\n"),
+		); lines < 50 ||
+			!bytes.Contains(heard.Bytes(), []byte("[secret:")) {
 			t.Errorf("a subscriber heard %d lines, want many and a mark in them: %.300s", lines, heard.Bytes())
 		}
+
 		p.says(t, []string{"(subscribe)"}, heard.Bytes())
 	}
 }

@@ -43,7 +43,13 @@ func agentNames() []string {
 
 // name gives the session that the flags mean. Without a session id it is one of this folder.
 func (f *sessionFlags) name() (state.Name, error) {
-	n := state.Name{Agent: agent.Text(f.agent), Session: agent.Text(f.session), Child: agent.Text(f.child), Workspace: f.workspace}
+	n := state.Name{
+		Agent:     agent.Text(f.agent),
+		Session:   agent.Text(f.session),
+		Child:     agent.Text(f.child),
+		Workspace: f.workspace,
+	}
+
 	if n.Workspace == "" {
 		wd, err := os.Getwd()
 		if err != nil {
@@ -51,12 +57,13 @@ func (f *sessionFlags) name() (state.Name, error) {
 		}
 		n.Workspace = wd
 	}
+
 	n.Workspace = realFolder(n.Workspace)
 	return n, nil
 }
 
-// realFolder is the real path of a folder, as keys hold it; of one that is not there (any more) it is the absolute name. Empty
-// stays empty.
+// realFolder is the real path of a folder, as keys hold it; of one that is not there (any more) it is the absolute
+// name. Empty stays empty.
 func realFolder(path string) string {
 	if path == "" {
 		return ""
@@ -67,21 +74,34 @@ func realFolder(path string) string {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		return agent.Text(target)
 	}
+
 	return agent.Text(path)
 }
 
 // elsewhere adds to "no such session" where there is one: an id that is no UUID belongs to a folder.
 func (a *app) elsewhere(ctx context.Context, f sessionFlags, err error) error {
-	if !errors.Is(err, query.ErrNotFound) && !errors.Is(err, checkpoint.ErrNotFound) || f.session == "" || f.workspace != "" {
+	if !errors.Is(err, query.ErrNotFound) && !errors.Is(err, checkpoint.ErrNotFound) || f.session == "" ||
+		f.workspace != "" {
 		return err
 	}
+
 	folder, ferr := a.folder()
 	if ferr != nil {
 		return err
 	}
+
 	list, ferr := folder.Sessions(ctx, state.Name{Agent: f.agent, Session: f.session, Child: f.child}, 1)
 	if ferr != nil || len(list) == 0 || list[0].Workspace == "" {
 		return err
 	}
-	return &coded{err, exitNotFound, "There is one of that id in another folder: --agent " + shellWord(list[0].Agent) + " --workspace " + shellWord(list[0].Workspace)}
+
+	return &coded{
+		err,
+		exitNotFound,
+		"There is one of that id in another folder: --agent " + shellWord(
+			list[0].Agent,
+		) + " --workspace " + shellWord(
+			list[0].Workspace,
+		),
+	}
 }

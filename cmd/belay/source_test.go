@@ -41,6 +41,7 @@ func eachFile(t *testing.T, fn func(name string, text []byte)) {
 		if err != nil {
 			return err
 		}
+
 		rel, err := filepath.Rel(root, p)
 		if err != nil {
 			return err
@@ -51,13 +52,16 @@ func eachFile(t *testing.T, fn func(name string, text []byte)) {
 		if !d.Type().IsRegular() {
 			return nil
 		}
+
 		text, err := os.ReadFile(p)
 		if os.IsNotExist(err) {
 			return nil // somebody's temporary file
 		}
+
 		fn(filepath.ToSlash(rel), text)
 		return err
 	})
+
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,6 +74,7 @@ func sources(t *testing.T) []source {
 		if !strings.HasSuffix(name, ".go") || strings.Contains(name, "testdata/") {
 			return
 		}
+
 		s := source{name: name, text: text, fset: token.NewFileSet()}
 		var err error
 		s.file, err = parser.ParseFile(s.fset, name, text, parser.ParseComments|parser.SkipObjectResolution)
@@ -77,11 +82,14 @@ func sources(t *testing.T) []source {
 			t.Errorf("parse: %v", err)
 			return
 		}
+
 		all = append(all, s)
 	})
+
 	if len(all) < 50 {
 		t.Fatalf("%d source files: this test holds nothing", len(all))
 	}
+
 	return all
 }
 
@@ -109,6 +117,7 @@ func (w waivers) hold(t *testing.T, broken map[string]string) {
 			t.Error(strings.TrimSpace(fault))
 		}
 	}
+
 	for place := range w {
 		if broken[place] == "" {
 			t.Errorf("%s breaks no rule: it needs no waiver", place)
@@ -132,6 +141,7 @@ func TestLengths(t *testing.T) {
 			}
 		}
 	}
+
 	waivers{
 		"reader_test.go: TestRows":                "one table",
 		"socket_test.go: TestD13WhoMayBeTalkedTo": "one table",
@@ -149,6 +159,7 @@ func TestWidths(t *testing.T) {
 			}
 		}
 	}
+
 	waivers{}.hold(t, broken)
 }
 
@@ -157,6 +168,7 @@ func TestExportedNamesAreExplained(t *testing.T) {
 		if s.test() || s.file.Name.Name == "main" {
 			continue
 		}
+
 		known := s.interfaceMethods()
 		explained := 0 // the line on which the last explained function ends
 		for _, d := range s.file.Decls {
@@ -166,6 +178,7 @@ func TestExportedNamesAreExplained(t *testing.T) {
 				for _, name := range unexplained(d.(*ast.GenDecl)) {
 					t.Errorf("%s: %s has no comment", s.name, name)
 				}
+
 			case f.Doc != nil || s.lines(f) == 1 && s.fset.Position(f.Pos()).Line == explained+1:
 				explained = s.fset.Position(f.End()).Line // a comment stands for a run of one-line functions
 			case f.Name.IsExported() && exportedReceiver(f) && !slices.Contains(known, f.Name.Name):
@@ -190,6 +203,7 @@ func (s source) interfaceMethods() []string {
 		}
 		return true
 	})
+
 	return names
 }
 
@@ -209,6 +223,7 @@ func unexplained(d *ast.GenDecl) []string {
 			}
 		}
 	}
+
 	return names
 }
 
@@ -216,6 +231,7 @@ func exportedReceiver(f *ast.FuncDecl) bool {
 	if f.Recv == nil {
 		return true
 	}
+
 	typ := f.Recv.List[0].Type
 	if p, ok := typ.(*ast.StarExpr); ok {
 		typ = p.X
@@ -223,12 +239,13 @@ func exportedReceiver(f *ast.FuncDecl) bool {
 	if g, ok := typ.(*ast.IndexExpr); ok {
 		typ = g.X
 	}
+
 	id, ok := typ.(*ast.Ident)
 	return ok && id.IsExported()
 }
 
-// A sleep in a test is a guess, but for two: in a synctest bubble it costs nothing, and a loop that polls for a condition
-// has nothing better between two looks.
+// A sleep in a test is a guess, but for two: in a synctest bubble it costs nothing, and a loop that polls for a
+// condition has nothing better between two looks.
 func TestNoSleepInTests(t *testing.T) {
 	broken := map[string]string{}
 	for _, s := range sources(t) {
@@ -241,6 +258,7 @@ func TestNoSleepInTests(t *testing.T) {
 			}
 		}
 	}
+
 	waivers{
 		"fault_test.go: life":     "runs in a bubble",
 		"fault_test.go: fullDisk": "runs in a bubble",
@@ -300,6 +318,7 @@ func TestBuiltInsAreNotShadowed(t *testing.T) {
 			}
 		}
 	}
+
 	waivers{}.hold(t, broken)
 }
 
@@ -315,6 +334,7 @@ func declared(file *ast.File) (names []*ast.Ident) {
 			}
 		}
 	}
+
 	define := func(exprs ...ast.Expr) {
 		for _, x := range exprs {
 			if id, ok := x.(*ast.Ident); ok {
@@ -322,12 +342,14 @@ func declared(file *ast.File) (names []*ast.Ident) {
 			}
 		}
 	}
+
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.FuncDecl:
 			if parameters(n.Recv); n.Recv == nil {
 				define(n.Name)
 			}
+
 		case *ast.FuncType:
 			parameters(n.TypeParams, n.Params, n.Results)
 		case *ast.TypeSpec:
@@ -339,6 +361,7 @@ func declared(file *ast.File) (names []*ast.Ident) {
 			if n.Tok == token.DEFINE {
 				define(n.Lhs...)
 			}
+
 		case *ast.RangeStmt:
 			if n.Tok == token.DEFINE {
 				define(n.Key, n.Value)
@@ -346,6 +369,7 @@ func declared(file *ast.File) (names []*ast.Ident) {
 		}
 		return true
 	})
+
 	return names
 }
 
@@ -355,6 +379,7 @@ func TestNoMachinePaths(t *testing.T) {
 	if home, err := os.UserHomeDir(); err == nil && len(home) > 1 {
 		names = append(names, home+"/")
 	}
+
 	eachFile(t, func(file string, text []byte) {
 		for _, name := range names {
 			if i := bytes.Index(text, []byte(name)); i >= 0 && (i == 0 || !partOfPath(text[i-1])) {

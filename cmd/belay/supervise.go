@@ -17,10 +17,11 @@ import (
 	"belay/internal/wire"
 )
 
-// unitText is the unit of `belay daemon --print-unit`. What is not in it, and why: PrivateTmp (the socket's second place is in
-// /tmp, and hooks look for it there), ProtectProc and PrivatePIDs (the agents' ends are seen in /proc), ProtectHome=yes and
-// RestrictNamespaces for whole mounts (transcripts lie in homes, wherever those are), a socket unit (hooks start a daemon by
-// themselves, their events wait in the spool until then, and the lock is taken before the socket is there).
+// unitText is the unit of `belay daemon --print-unit`. What is not in it, and why: PrivateTmp (the socket's second
+// place is in /tmp, and hooks look for it there), ProtectProc and PrivatePIDs (the agents' ends are seen in /proc),
+// ProtectHome=yes and RestrictNamespaces for whole mounts (transcripts lie in homes, wherever those are), a socket unit
+// (hooks start a daemon by themselves, their events wait in the spool until then, and the lock is taken before the
+// socket is there).
 const unitText = `# Made by: belay daemon --print-unit
 [Unit]
 Description=belay: keeps what AI agents were doing, and tells their next session
@@ -81,6 +82,7 @@ func printSupervision(w io.Writer, by string, c *config.Config) error {
 	case by == "launchd":
 		return printAgent(w, root)
 	}
+
 	return &usage{what: fmt.Sprintf("--print-unit %q: systemd or launchd", by)}
 }
 
@@ -90,15 +92,25 @@ func printUnit(w io.Writer, c *config.Config, root string) error {
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
+
 	writes := []string{unitWord(root), "/tmp"}
 	if daemon.Mirror(c.Mirror) == daemon.MirrorExact {
 		writes = append(writes, unitWord(config.KeyDir(os.Getenv)))
 	}
-	_, err = fmt.Fprintf(w, unitText, strings.ReplaceAll(unitWord(exe), "$", "$$"), unitWord("BELAY_STATE_DIR="+root), strings.Join(writes, " "))
+
+	_, err = fmt.Fprintf(
+		w,
+		unitText,
+		strings.ReplaceAll(unitWord(exe), "$", "$$"),
+		unitWord("BELAY_STATE_DIR="+root),
+		strings.Join(writes, " "),
+	)
+
 	return err
 }
 
-// unitWord is one word in a unit: quoted, and without what systemd would expand. In a command, "$" is to be doubled too.
+// unitWord is one word in a unit: quoted, and without what systemd would expand. In a command, "$" is to be doubled
+// too.
 func unitWord(s string) string {
 	s = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "%", "%%", "\n", `\n`).Replace(s)
 	return `"` + s + `"`
@@ -113,8 +125,9 @@ func tell(log *zap.Logger, what string) {
 
 func tellStopping(log *zap.Logger) { tell(log, systemd.SdNotifyStopping) }
 
-// supervised tells systemd, where that started the daemon, that it is ready and then, as often as the unit's WatchdogSec
-// wants, that it works: each time a client of its own has been answered. A daemon that hangs cannot look well.
+// supervised tells systemd, where that started the daemon, that it is ready and then, as often as the unit's
+// WatchdogSec wants, that it works: each time a client of its own has been answered. A daemon that hangs cannot look
+// well.
 func supervised(ctx context.Context, root string, log *zap.Logger) {
 	tell(log, systemd.SdNotifyReady)
 	every, err := systemd.SdWatchdogEnabled(false)
@@ -124,6 +137,7 @@ func supervised(ctx context.Context, root string, log *zap.Logger) {
 	if every <= 0 {
 		return
 	}
+
 	tick := time.NewTicker(every / 3)
 	defer tick.Stop()
 	for {
@@ -148,10 +162,12 @@ func answers(ctx context.Context, root string, within time.Duration) error {
 	if err != nil {
 		return err
 	}
+
 	defer c.Close() // the answer is here, or none comes
 	r, _, err := c.Do(ctx, wire.Request{Op: "hello"}, nil)
 	if err != nil {
 		return err
 	}
+
 	return replyError(r)
 }

@@ -32,12 +32,14 @@ func TestTheDaemonTellsSystemd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer c.Close() // the test is over
 	cmd := exec.Command(filepath.Join(place.bin, "belay"), "daemon")
 	cmd.Env = append(h.env(), "NOTIFY_SOCKET="+at, "WATCHDOG_USEC=300000")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	t.Cleanup(func() { _ = cmd.Process.Kill() }) // ended by then
@@ -47,10 +49,12 @@ func TestTheDaemonTellsSystemd(t *testing.T) {
 			t.Fatalf("got %q, %v, want %s", got, err, what)
 		}
 	}
+
 	want("READY=1")
 	if err := answers(t.Context(), h.state(), 20*time.Second); err != nil {
 		t.Errorf("it says it is ready, and does not answer: %v", err)
 	}
+
 	want("WATCHDOG=1")
 	want("WATCHDOG=1")
 
@@ -58,10 +62,12 @@ func TestTheDaemonTellsSystemd(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil { // and a reload is no end
 		t.Fatal(err)
 	}
+
 	want("WATCHDOG=1")
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+
 	stopped := false
 	for !stopped {
 		got, err := told(c, 20*time.Second)
@@ -70,6 +76,7 @@ func TestTheDaemonTellsSystemd(t *testing.T) {
 		}
 		stopped = got == "STOPPING=1"
 	}
+
 	if err := <-ended; err != nil {
 		t.Errorf("the daemon ended with %v", err)
 	}
@@ -87,15 +94,18 @@ func TestAnswersIsWhatClientsGet(t *testing.T) {
 	if err := answers(t.Context(), h.state(), time.Second); err == nil {
 		t.Error("no daemon: want an error")
 	}
+
 	_, _ = h.daemon(t)
 	if err := answers(t.Context(), h.state(), 10*time.Second); err != nil {
 		t.Errorf("a daemon that works: %v", err)
 	}
+
 	stopDaemon(h.state())
 	l, err := net.Listen("unix", filepath.Join(h.state(), "belay.sock"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer l.Close() // nobody is answered
 	if err := answers(t.Context(), h.state(), 100*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("one that hangs: got %v, want %v", err, os.ErrDeadlineExceeded)
@@ -112,17 +122,21 @@ func TestPrintUnit(t *testing.T) {
 				t.Errorf("no %q in the unit:\n%s", part, unit)
 			}
 		}
+
 		if _, err := os.Lstat(folder); err == nil {
 			t.Error("printing the unit made the state folder")
 		}
+
 		checker, err := exec.LookPath("systemd-analyze")
 		if err != nil {
 			t.Skip("no systemd-analyze here: the unit's form is not checked")
 		}
+
 		file := filepath.Join(t.TempDir(), "belay.service")
 		if err := os.WriteFile(file, []byte(unit), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		cmd := exec.Command(checker, "verify", "--user", file)
 		cmd.Env = append(h.env(), "XDG_RUNTIME_DIR="+t.TempDir())
 		if out, err := cmd.CombinedOutput(); err != nil || strings.Contains(string(out), "belay.service") {
@@ -143,6 +157,7 @@ func TestPrintAgent(t *testing.T) {
 				Values []string `xml:"string"`
 			} `xml:"dict>dict"`
 		}
+
 		text := h.run(t, "belay", "", "daemon", "--print-unit=launchd", "--state-dir", folder)
 		if err := xml.Unmarshal([]byte(text), &list); err != nil {
 			t.Fatalf("%v:\n%s", err, text)
@@ -150,14 +165,17 @@ func TestPrintAgent(t *testing.T) {
 		if want := []string{filepath.Join(place.bin, "belay"), "daemon"}; !slices.Equal(list.Program, want) {
 			t.Errorf("it runs %q, want %q", list.Program, want)
 		}
-		if len(list.Inner) != 2 || !slices.Equal(list.Inner[0].Keys, []string{"BELAY_STATE_DIR"}) || !slices.Equal(list.Inner[0].Values, []string{folder}) {
+		if len(list.Inner) != 2 || !slices.Equal(list.Inner[0].Keys, []string{"BELAY_STATE_DIR"}) ||
+			!slices.Equal(list.Inner[0].Values, []string{folder}) {
 			t.Errorf("its environment is %+v, want BELAY_STATE_DIR=%s", list.Inner, folder)
 		}
+
 		for _, key := range []string{"Label", "RunAtLoad", "KeepAlive", "ThrottleInterval"} {
 			if !slices.Contains(list.Keys, key) {
 				t.Errorf("no %s in:\n%s", key, text)
 			}
 		}
+
 		if _, err := os.Lstat(folder); err == nil {
 			t.Error("printing it made the state folder")
 		}

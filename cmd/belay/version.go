@@ -11,22 +11,25 @@ import (
 	"belay/internal/wire"
 )
 
-// version names the build: the module's version, else the commit, else a checksum that changes with each build, so that two can
-// be told apart in any case: doctor compares the daemon's with its own.
+// version names the build: the module's version, else the commit, else a checksum that changes with each build, so that
+// two can be told apart in any case: doctor compares the daemon's with its own.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
 		return info.Main.Version
 	}
+
 	if ok {
 		if v := commit(info.Settings); v != "" {
 			return v
 		}
 	}
+
 	sum, err := ownSum()
 	if err != nil {
 		return "devel"
 	}
+
 	return fmt.Sprintf("devel-%08x", sum)
 }
 
@@ -40,14 +43,16 @@ func commit(settings []debug.BuildSetting) string {
 			dirty = "-dirty"
 		}
 	}
+
 	if revision == "" {
 		return ""
 	}
+
 	return revision + dirty
 }
 
-// buildIDWithin is where the go tool writes its build id, which changes with every byte of the program. Reading all of the
-// file would take a third of the daemon's start.
+// buildIDWithin is where the go tool writes its build id, which changes with every byte of the program. Reading all of
+// the file would take a third of the daemon's start.
 const buildIDWithin = 32 << 10
 
 // ownSum is a checksum over the beginning of the program's own file.
@@ -56,19 +61,29 @@ func ownSum() (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	f, err := os.Open(exe)
 	if err != nil {
 		return 0, err
 	}
+
 	defer f.Close() // read only
 	h := crc32.New(crc32.MakeTable(crc32.Castagnoli))
 	if _, err := io.Copy(h, io.LimitReader(f, buildIDWithin)); err != nil {
 		return 0, err
 	}
+
 	return h.Sum32(), nil
 }
 
 // versionLine is what `belay --version` prints.
 func versionLine() string {
-	return fmt.Sprintf("belay %s (protocol %d, %s, %s/%s)", version(), wire.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf(
+		"belay %s (protocol %d, %s, %s/%s)",
+		version(),
+		wire.Version,
+		runtime.Version(),
+		runtime.GOOS,
+		runtime.GOARCH,
+	)
 }

@@ -17,8 +17,8 @@ import (
 	"belay/internal/transcript/repair"
 )
 
-// ErrNotOurs is returned by Decode for a payload that is none of this agent's. Any other error means that it is ours and
-// is broken.
+// ErrNotOurs is returned by Decode for a payload that is none of this agent's. Any other error means that it is ours
+// and is broken.
 var ErrNotOurs = errors.New("not an event of this agent")
 
 // Errors of Install, Uninstall and Trust. The agent's files are as they were after any of them.
@@ -61,8 +61,8 @@ type Incoming struct {
 // EventSpec describes one hook event of an agent.
 type EventSpec struct {
 	Name string
-	// Waits is set for the event whose answer is the brief of a starting session: the client waits for it a second. Where an
-	// answer can only carry a brief that is owed, the client waits no longer than for any event.
+	// Waits is set for the event whose answer is the brief of a starting session: the client waits for it a second.
+	// Where an answer can only carry a brief that is owed, the client waits no longer than for any event.
 	Waits bool
 }
 
@@ -74,8 +74,8 @@ type Limits struct {
 	Repairs bool
 	// LateText is set when the hook of a turn's end comes before the last answer is in the transcript.
 	LateText bool
-	// QuietCompaction is set when no hook comes after a compaction: the brief for it goes out with the next event that can
-	// carry one.
+	// QuietCompaction is set when no hook comes after a compaction: the brief for it goes out with the next event that
+	// can carry one.
 	QuietCompaction bool
 }
 
@@ -155,9 +155,9 @@ type Change struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-// Installer is the part of an Agent that can be wired by `belay install`. Both are idempotent, keep everything that is not
-// belay's, write to Host.FS through vfs.Replace, and change nothing when dryRun is set. The context bounds what the agent
-// itself is asked for: its version.
+// Installer is the part of an Agent that can be wired by `belay install`. Both are idempotent, keep everything that is
+// not belay's, write to Host.FS through vfs.Replace, and change nothing when dryRun is set. The context bounds what the
+// agent itself is asked for: its version.
 type Installer interface {
 	// Present says whether the agent is on this machine, and its version when that can be told cheaply.
 	Present() (version string, ok bool)
@@ -167,17 +167,18 @@ type Installer interface {
 	Check(ctx context.Context, p Paths) []string
 }
 
-// Truster is the part of an Agent that runs hooks only once a person has said that they may: Trust says so in the agent's
-// own settings, for belay's hooks as Install wrote them and for nothing else. It is called only when a person asks for it.
-// It is idempotent, changes nothing when dryRun is set, and Uninstall takes back what it wrote.
+// Truster is the part of an Agent that runs hooks only once a person has said that they may: Trust says so in the
+// agent's own settings, for belay's hooks as Install wrote them and for nothing else. It is called only when a person
+// asks for it. It is idempotent, changes nothing when dryRun is set, and Uninstall takes back what it wrote.
 type Truster interface {
 	Trust(p Paths, dryRun bool) ([]Change, error)
 }
 
-// Recogniser is the part of an Agent that knows its transcripts by their beginning, for `--transcript` without `--agent`.
+// Recogniser is the part of an Agent that knows its transcripts by their beginning, for `--transcript` without
+// `--agent`.
 type Recogniser interface {
-	// Recognise says how surely a file that begins with head (up to 64 KB) is one of this agent's transcripts. It looks for
-	// this agent's own form, whatever others there are: Recognise of this package compares.
+	// Recognise says how surely a file that begins with head (up to 64 KB) is one of this agent's transcripts. It looks
+	// for this agent's own form, whatever others there are: Recognise of this package compares.
 	Recognise(head []byte) Score
 }
 
@@ -198,8 +199,8 @@ func MineIf(holds bool) Score {
 	return NotMine
 }
 
-// Recognise gives the one of some agents that is surest of a file that begins with head. None is where nobody knows it, or
-// several are equally sure.
+// Recognise gives the one of some agents that is surest of a file that begins with head. None is where nobody knows it,
+// or several are equally sure.
 func Recognise(agents []Agent, head []byte) (Agent, bool) {
 	var best Agent
 	score := NotMine
@@ -208,6 +209,7 @@ func Recognise(agents []Agent, head []byte) (Agent, bool) {
 		if !ok {
 			continue
 		}
+
 		switch s := r.Recognise(head); {
 		case s > score:
 			best, score = a, s
@@ -215,19 +217,21 @@ func Recognise(agents []Agent, head []byte) (Agent, bool) {
 			best = nil
 		}
 	}
+
 	return best, best != nil
 }
 
-// Watched is the part of an Agent some of whose transcripts are more than one file: a database and its log. All of them are
-// watched; they are no lines, so that no mirror is kept of them.
+// Watched is the part of an Agent some of whose transcripts are more than one file: a database and its log. All of them
+// are watched; they are no lines, so that no mirror is kept of them.
 type Watched interface {
 	// Watch names the files that change when the transcript at path does; none for one that is just the file at path.
 	Watch(path string) []string
 }
 
-// Examiner is the part of an Agent whose transcripts can be looked into record by record, and repaired where they are lines.
+// Examiner is the part of an Agent whose transcripts can be looked into record by record, and repaired where they are
+// lines.
 type Examiner interface {
-	// Examine reads the whole transcript at src.Path and changes nothing. Seen, when not nil, is called now and then with
-	// how many of the file's bytes have been read.
+	// Examine reads the whole transcript at src.Path and changes nothing. Seen, when not nil, is called now and then
+	// with how many of the file's bytes have been read.
 	Examine(ctx context.Context, src Source, seen func(bytes int64)) (*repair.Examined, error)
 }

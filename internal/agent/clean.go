@@ -11,14 +11,30 @@ import (
 	"belay/internal/redact"
 )
 
-// An agent's code takes secrets out of what was said before it cuts it. What is left are the many short words of an event
-// (ids, names, models, reasons), of which each agent has its own: they are looked at here, once for all agents.
+// An agent's code takes secrets out of what was said before it cuts it. What is left are the many short words of an
+// event (ids, names, models, reasons), of which each agent has its own: they are looked at here, once for all agents.
 
-// CleanEvent gives an event without secrets in any of its words, and with what its call does by a table of tools. Paths stay
-// as they are, because they are opened.
+// CleanEvent gives an event without secrets in any of its words, and with what its call does by a table of tools. Paths
+// stay as they are, because they are opened.
 func CleanEvent(e checkpoint.Event, table tools.Table) checkpoint.Event {
 	e.Key, e.Workspace = CleanKey(e.Key), Text(e.Workspace)
-	clean(&e.ID, &e.Turn, &e.Text, &e.Source, &e.Reason, &e.Call, &e.Name, &e.Input, &e.Output, &e.Child, &e.ChildName, &e.Parent, &e.Model, &e.Mode)
+	clean(
+		&e.ID,
+		&e.Turn,
+		&e.Text,
+		&e.Source,
+		&e.Reason,
+		&e.Call,
+		&e.Name,
+		&e.Input,
+		&e.Output,
+		&e.Child,
+		&e.ChildName,
+		&e.Parent,
+		&e.Model,
+		&e.Mode,
+	)
+
 	e.Act = table.Act(e.Name, e.Input)
 	return e
 }
@@ -30,8 +46,8 @@ func CleanKey(k checkpoint.Key) checkpoint.Key {
 	return k
 }
 
-// Text is a string as JSON keeps it: each byte that is no UTF-8 becomes U+FFFD. What names a session must be so from the
-// beginning, or the session has another name, and another folder, when it is read back.
+// Text is a string as JSON keeps it: each byte that is no UTF-8 becomes U+FFFD. What names a session must be so from
+// the beginning, or the session has another name, and another folder, when it is read back.
 func Text(s string) string {
 	if utf8.ValidString(s) {
 		return s
@@ -47,14 +63,14 @@ func clean(words ...*string) {
 	}
 }
 
-// OpenTranscript opens a transcript of an agent's; what is read of it has no secrets in its words, and its calls say what
-// they do by the agent's tools.
+// OpenTranscript opens a transcript of an agent's; what is read of it has no secrets in its words, and its calls say
+// what they do by the agent's tools.
 func OpenTranscript(a Agent, src Source) checkpoint.Transcript {
 	return &cleanTranscript{Transcript: a.Open(src), tools: a.Tools()}
 }
 
-// cleanTranscript gives out a reader's entries and cursors without secrets. A reader knows where it was by the cursor that it
-// gave: it gets that one back, whole, for as long as it lives.
+// cleanTranscript gives out a reader's entries and cursors without secrets. A reader knows where it was by the cursor
+// that it gave: it gets that one back, whole, for as long as it lives.
 type cleanTranscript struct {
 	checkpoint.Transcript
 	tools tools.Table
@@ -62,40 +78,50 @@ type cleanTranscript struct {
 	given, clean checkpoint.Cursor // the reader's last one, as it was and as it was given out
 }
 
-func (t *cleanTranscript) Read(ctx context.Context, from checkpoint.Cursor, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
+func (t *cleanTranscript) Read(
+	ctx context.Context,
+	from checkpoint.Cursor,
+	opt checkpoint.ReadOptions,
+) (checkpoint.Batch, error) {
 	if from == t.clean {
 		from = t.given
 	}
+
 	b, err := t.Transcript.Read(ctx, from, opt)
 	for i := range b.Entries {
 		e := &b.Entries[i]
 		clean(&e.ID, &e.Group, &e.Turn, &e.Call, &e.Name, &e.Session, &e.Child, &e.Model, &e.Mode)
 		e.Act = t.tools.Act(e.Name, e.Input)
 	}
+
 	if b.Cursor != "" { // else nothing was read, and where it was still holds
 		t.given, t.clean = b.Cursor, cleanCursor(b.Cursor)
 		b.Cursor = t.clean
 	}
+
 	return b, err
 }
 
-// cleanCursor takes secrets out of a cursor: ids of the transcript's records may stand in it. Only its words are looked at, so
-// that places and fingerprints stay, and each is what the same word is in an entry.
+// cleanCursor takes secrets out of a cursor: ids of the transcript's records may stand in it. Only its words are looked
+// at, so that places and fingerprints stay, and each is what the same word is in an entry.
 func cleanCursor(c checkpoint.Cursor) checkpoint.Cursor {
 	whole := redact.Bytes(nil, []byte(c))
 	if string(whole) == string(c) {
 		return c
 	}
+
 	d := json.NewDecoder(bytes.NewReader([]byte(c)))
 	d.UseNumber() // fingerprints have more digits than a float
 	var v any
 	if d.Decode(&v) != nil {
 		return checkpoint.Cursor(whole)
 	}
+
 	data, err := json.Marshal(cleanValue(v))
 	if err != nil {
 		return checkpoint.Cursor(whole)
 	}
+
 	return checkpoint.Cursor(data)
 }
 
@@ -107,6 +133,7 @@ func cleanValue(v any) any {
 		for i := range v {
 			v[i] = cleanValue(v[i])
 		}
+
 	case map[string]any:
 		for name := range v {
 			v[name] = cleanValue(v[name])
@@ -115,5 +142,6 @@ func cleanValue(v any) any {
 	return v
 }
 
-// SameID says whether a cursor names a record by this id. A cursor that was kept holds no secrets, and an id may look like one.
+// SameID says whether a cursor names a record by this id. A cursor that was kept holds no secrets, and an id may look
+// like one.
 func SameID(id, kept string) bool { return id == kept || kept != "" && redact.Text(Text(id)) == kept }

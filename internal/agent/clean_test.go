@@ -54,13 +54,20 @@ func TestCursorWithAnIDThatLooksLikeASecret(t *testing.T) {
 		}
 		kept = b.Cursor
 	}
+
 	if strings.Contains(string(kept), tokenID) {
 		t.Errorf("the kept cursor %s holds the secret", kept)
 	}
+
 	var p place
-	if err := json.Unmarshal([]byte(kept), &p); err != nil || p.Hash != 18446744073709551557 || fmt.Sprint(p.More[:2]) != "[text 7]" {
+	if err := json.Unmarshal(
+		[]byte(kept),
+		&p,
+	); err != nil || p.Hash != 18446744073709551557 ||
+		fmt.Sprint(p.More[:2]) != "[text 7]" {
 		t.Errorf("the kept cursor %s, %v; want all but the secret as it was", kept, err)
 	}
+
 	if len(n.from) != 3 || !strings.Contains(string(n.from[1]), tokenID) || n.from[1] != n.from[2] {
 		t.Errorf("the reader went on from %q, want its own cursor", n.from)
 	}
@@ -76,34 +83,59 @@ func TestDocumentWithAnIDThatLooksLikeASecret(t *testing.T) {
 		return fmt.Sprintf(`{"id":%q,"timestamp":"2026-01-05T10:00:00.000Z","type":%q,"content":%q}`, id, kind, text)
 	}
 	write := func(messages ...string) {
-		doc := `{"sessionId":"11111111-1111-4111-8111-111111111111","projectHash":"h","messages":[` + strings.Join(messages, ",") + `]}`
+		doc := `{"sessionId":"11111111-1111-4111-8111-111111111111","projectHash":"h","messages":[` + strings.Join(
+			messages,
+			",",
+		) + `]}`
 		if err := os.WriteFile(path, []byte(doc), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	open := func() checkpoint.Transcript {
-		tr := agent.OpenTranscript(gemini.New(agent.Host{}), agent.Source{Path: path, Session: "11111111-1111-4111-8111-111111111111"})
+		tr := agent.OpenTranscript(
+			gemini.New(agent.Host{}),
+			agent.Source{Path: path, Session: "11111111-1111-4111-8111-111111111111"},
+		)
 		t.Cleanup(func() { _ = tr.Close() })
 		return tr
 	}
+
 	read := func(tr checkpoint.Transcript, from checkpoint.Cursor, want ...string) checkpoint.Cursor {
 		t.Helper()
 		b, err := tr.Read(t.Context(), from, checkpoint.ReadOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var got []string
 		for _, e := range b.Entries {
 			if e.Op == checkpoint.Reset || e.Text != "" {
 				got = append(got, fmt.Sprint(e.Op, " ", e.Text))
 			}
 		}
+
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("from %q: %q, want %q", from, got, want)
 		}
+
 		return b.Cursor
 	}
-	one, two, three := message("m1", "user", "a wish"), message(tokenID, "gemini", "an answer"), message("m3", "user", "more")
+
+	one, two, three := message(
+		"m1",
+		"user",
+		"a wish",
+	), message(
+		tokenID,
+		"gemini",
+		"an answer",
+	), message(
+		"m3",
+		"user",
+		"more",
+	)
+
 	write(one, two)
 	tr := open()
 	put := fmt.Sprint(checkpoint.Upsert, " ")

@@ -25,10 +25,12 @@ func agentProcess(t *testing.T) (pid int, end func()) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	end = sync.OnceFunc(func() {
 		_ = cmd.Process.Kill() // it may be gone
 		_ = cmd.Wait()
 	})
+
 	t.Cleanup(end)
 	return cmd.Process.Pid, end
 }
@@ -50,8 +52,14 @@ func stopOf(session, text, cwd string) payload {
 }
 
 func toolOf(session, call, cwd string) payload {
-	return payload{"hook_event_name": "PreToolUse", "session_id": session, "cwd": cwd, "tool_use_id": call, "tool_name": "Bash",
-		"tool_input": map[string]string{"command": "make deploy"}}
+	return payload{
+		"hook_event_name": "PreToolUse",
+		"session_id":      session,
+		"cwd":             cwd,
+		"tool_use_id":     call,
+		"tool_name":       "Bash",
+		"tool_input":      map[string]string{"command": "make deploy"},
+	}
 }
 
 // crashed plays a session that dies inside a turn, with a call open.
@@ -92,8 +100,14 @@ func TestH01BothTurnsAfterKillWithoutAnyEndHook(t *testing.T) {
 		r.hook(pid, promptOf(sessionA, fmt.Sprintf("wish %d", i), cwd))
 		r.hook(pid, stopOf(sessionA, fmt.Sprintf("answer %d", i), cwd))
 	}
+
 	end()
-	until(t, "S11: a dead owner ends an idle session with a FULL", func() bool { return len(r.checkpoints("claude-code", sessionA)) == 1 })
+	until(
+		t,
+		"S11: a dead owner ends an idle session with a FULL",
+		func() bool { return len(r.checkpoints("claude-code", sessionA)) == 1 },
+	)
+
 	res := r.recover("claude-code", sessionA)
 	for _, words := range []string{"wish 0", "answer 0", "wish 1", "answer 1"} {
 		if !said(res, words) {
@@ -113,12 +127,14 @@ func TestBriefOfTheSameSessionIsGivenOnce(t *testing.T) {
 			t.Errorf("the brief does not hold %q:\n%s", words, text)
 		}
 	}
+
 	if _, again := r.hook(os.Getpid(), startOf(sessionA, "startup", cwd)); again != "" {
 		t.Errorf("given twice:\n%s", again)
 	}
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}
+
 	r = start(t, dir)
 	if _, again := r.hook(os.Getpid(), startOf(sessionA, "startup", cwd)); again != "" {
 		t.Errorf("given again after a restart of the daemon:\n%s", again)
@@ -133,6 +149,7 @@ func TestPredecessorIsProven(t *testing.T) {
 	if _, text := r.hook(os.Getpid(), startOf(sessionC, "startup", elsewhere)); text != "" {
 		t.Errorf("another workspace was told:\n%s", text)
 	}
+
 	// Two new sessions at once: only one is told.
 	texts := make([]string, 2)
 	var both sync.WaitGroup
@@ -143,21 +160,26 @@ func TestPredecessorIsProven(t *testing.T) {
 				t.Error(err)
 				return
 			}
+
 			c, err := wire.Dial(t.Context(), r.dir, "")
 			if err != nil {
 				t.Error(err)
 				return
 			}
+
 			defer c.Close()
+
 			// Dead at once: a session that lives in the workspace would keep the other from being told at all.
 			_, body, err := tryDo(c, wire.Request{Op: "hook", Agent: "claude-code", Event: "SessionStart"}, data)
 			if err != nil {
 				t.Error(err)
 				return
 			}
+
 			texts[i] = injected(t, body)
 		})
 	}
+
 	both.Wait()
 	told := 0
 	for _, text := range texts {
@@ -165,10 +187,18 @@ func TestPredecessorIsProven(t *testing.T) {
 			told++
 		}
 	}
+
 	if told != 1 {
 		t.Errorf("%d of two new sessions were told, want 1:\n%s\n---\n%s", told, texts[0], texts[1])
 	}
-	if _, text := r.hook(0, startOf("eeeeeeee-eeee-4eee-8eee-eeeeeeeeeeee", "startup", cwd)); strings.Contains(text, "deploy the thing") {
+
+	if _, text := r.hook(
+		0,
+		startOf("eeeeeeee-eeee-4eee-8eee-eeeeeeeeeeee", "startup", cwd),
+	); strings.Contains(
+		text,
+		"deploy the thing",
+	) {
 		t.Errorf("a third session was told of the same death:\n%s", text)
 	}
 }
@@ -184,27 +214,46 @@ func TestNothingIsProvenBesideTheLivingOfAnyAgent(t *testing.T) {
 			t.Fatalf("another agent's start: %+v", reply)
 		}
 	}
+
 	codex(sessionC)
 	r.crashed(sessionA, cwd)
 	_, text := r.hook(os.Getpid(), startOf(sessionB, "startup", cwd))
 	if !strings.Contains(text, sessionA) || strings.Contains(text, "deploy the thing") {
-		t.Errorf("beside a living session of another agent, got\n%s\nwant a list that names %s, without its content", text, sessionA)
+		t.Errorf(
+			"beside a living session of another agent, got\n%s\nwant a list that names %s, without its content",
+			text,
+			sessionA,
+		)
 	}
 }
 
-// TestACheckpointOfNothingMakesASessionNoOlder: an agent that beats for itself has checkpoints before its person says a word.
+// TestACheckpointOfNothingMakesASessionNoOlder: an agent that beats for itself has checkpoints before its person says a
+// word.
 func TestACheckpointOfNothingMakesASessionNoOlder(t *testing.T) {
 	home(t)
 	r, cwd := start(t, tempDir(t)), tempDir(t)
 	r.hook(os.Getpid(), startOf(sessionB, "startup", cwd))
-	for _, body := range []string{`{"kind":"prompt","text":"beat","aside":true}`, `{"kind":"tool-start","call":"c1","name":"Read"}`, `{"kind":"tool-end","call":"c1"}`, `{"kind":"stop","aside":true}`} {
-		if reply, _ := r.do(wire.Request{Op: "event", Agent: "claude-code", Session: sessionB, Body: []byte(body)}, nil); !reply.OK {
+	for _, body := range []string{
+		`{"kind":"prompt","text":"beat","aside":true}`, `{"kind":"tool-start","call":"c1","name":"Read"}`,
+		`{"kind":"tool-end","call":"c1"}`, `{"kind":"stop","aside":true}`,
+	} {
+		if reply, _ := r.do(
+			wire.Request{Op: "event", Agent: "claude-code", Session: sessionB, Body: []byte(body)},
+			nil,
+		); !reply.OK {
 			t.Fatalf("%s: got %+v", body, reply)
 		}
 	}
+
 	until(t, "a checkpoint of it is there", func() bool { return len(r.checkpoints("claude-code", sessionB)) == 1 })
 	r.crashed(sessionA, cwd)
-	if _, text := r.hook(os.Getpid(), startOf(sessionB, "startup", cwd)); !strings.Contains(text, "deploy the thing for "+sessionA) {
+	if _, text := r.hook(
+		os.Getpid(),
+		startOf(sessionB, "startup", cwd),
+	); !strings.Contains(
+		text,
+		"deploy the thing for "+sessionA,
+	) {
 		t.Errorf("the session in which nothing was said was not told of the one that died:\n%s", text)
 	}
 }
@@ -215,6 +264,7 @@ func TestO08TwoDeadSessionsAreListedWithoutContent(t *testing.T) {
 	for _, end := range []func(){r.atWork(sessionA, cwd), r.atWork(sessionB, cwd)} {
 		end()
 	}
+
 	until(t, "both deaths are noticed", func() bool {
 		return r.session("claude-code", sessionA).State == "died" && r.session("claude-code", sessionB).State == "died"
 	})
@@ -222,11 +272,13 @@ func TestO08TwoDeadSessionsAreListedWithoutContent(t *testing.T) {
 	if !strings.Contains(text, sessionA) || !strings.Contains(text, sessionB) {
 		t.Errorf("the list does not name both sessions:\n%s", text)
 	}
+
 	for _, words := range []string{"make deploy", "deploy the thing", "first answer"} {
 		if strings.Contains(text, words) {
 			t.Errorf("%q of another session is in the text:\n%s", words, text)
 		}
 	}
+
 	if _, again := r.hook(os.Getpid(), startOf(sessionC, "startup", cwd)); again != "" {
 		t.Errorf("the list came twice:\n%s", again)
 	}
@@ -256,11 +308,23 @@ func TestOwedBriefGoesWithTheNextPrompt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	// Its event waited in the spool while no daemon answered: nobody is there to read the brief.
-	reply, body := r.do(wire.Request{Op: "hook", Agent: "claude-code", Event: "SessionStart", ID: "late", Spooled: time.Now().UnixMilli()}, data)
+	reply, body := r.do(
+		wire.Request{
+			Op:      "hook",
+			Agent:   "claude-code",
+			Event:   "SessionStart",
+			ID:      "late",
+			Spooled: time.Now().UnixMilli(),
+		},
+		data,
+	)
+
 	if !reply.OK || len(body) != 0 {
 		t.Fatalf("a spooled start: %+v with %q", reply, body)
 	}
+
 	_, text := r.hook(os.Getpid(), promptOf(sessionA, "and now?", cwd))
 	if !strings.Contains(text, "deploy the thing") {
 		t.Errorf("the next prompt does not carry the brief:\n%s", text)
@@ -277,26 +341,38 @@ func TestHangUpOwesTheBrief(t *testing.T) {
 	r.crashed(sessionA, cwd)
 	s := r.active(findKey(t, r, sessionA))
 	held, hold := make(chan struct{}), make(chan struct{})
-	go session.Ask(t.Context(), s, func(*checkpoint.State) bool { close(held); <-hold; return true }) // the brief cannot be ready before the client is gone
+
+	// the brief cannot be ready before the client is gone
+	go session.Ask(t.Context(), s, func(*checkpoint.State) bool { close(held); <-hold; return true })
 	<-held
 	data, err := json.Marshal(startOf(sessionA, "startup", cwd))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	c := r.dial()
 	if err := c.Send(wire.Request{Op: "hook", Agent: "claude-code", Event: "SessionStart"}, data); err != nil {
 		t.Fatal(err)
 	}
+
 	until(t, "the request is read", func() bool { return s.HasMail() })
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	close(hold)
 	until(t, "the brief is owed", func() bool {
 		owed, _ := session.Ask(t.Context(), s, func(st *checkpoint.State) bool { return st.OwedTo })
 		return owed
 	})
-	if _, text := r.hook(os.Getpid(), promptOf(sessionA, "and now?", cwd)); !strings.Contains(text, "deploy the thing") {
+
+	if _, text := r.hook(
+		os.Getpid(),
+		promptOf(sessionA, "and now?", cwd),
+	); !strings.Contains(
+		text,
+		"deploy the thing",
+	) {
 		t.Errorf("the next prompt does not carry the brief:\n%s", text)
 	}
 }
@@ -310,10 +386,14 @@ func TestH13EverySourceHasItsAnswer(t *testing.T) {
 			if source == "compact" { // it comes while the session lives
 				r.hook(os.Getpid(), startOf(sessionA, "startup", cwd))
 				r.hook(os.Getpid(), promptOf(sessionA, "deploy the thing", cwd))
-				r.hook(os.Getpid(), payload{"hook_event_name": "PreCompact", "session_id": sessionA, "cwd": cwd, "trigger": "auto"})
+				r.hook(
+					os.Getpid(),
+					payload{"hook_event_name": "PreCompact", "session_id": sessionA, "cwd": cwd, "trigger": "auto"},
+				)
 			} else {
 				r.crashed(sessionA, cwd)
 			}
+
 			_, text := r.hook(os.Getpid(), startOf(sessionA, source, cwd))
 			if want == "" && text != "" || !strings.Contains(text, want) {
 				t.Errorf("source %s was given %q, want %q in it", source, text, want)
@@ -327,7 +407,10 @@ func TestH13CapturedPayloads(t *testing.T) {
 	home(t)
 	r := start(t, tempDir(t))
 	for i, line := range readLines(t, "H13-sources.jsonl") {
-		reply, _ := r.do(wire.Request{Op: "hook", Agent: "claude-code", Event: "SessionStart", PID: os.Getpid()}, []byte(line))
+		reply, _ := r.do(
+			wire.Request{Op: "hook", Agent: "claude-code", Event: "SessionStart", PID: os.Getpid()},
+			[]byte(line),
+		)
 		if !reply.OK {
 			t.Errorf("payload %d: %+v", i, reply)
 		}
@@ -352,10 +435,12 @@ func TestO05CheckpointsOfOthersAreIgnored(t *testing.T) {
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}
+
 	// A well-formed one in the work tree: of a folder that looks just like a state folder.
 	if err := os.CopyFS(filepath.Join(cwd, ".belay"), os.DirFS(filepath.Join(dir, "sessions"))); err != nil {
 		t.Fatal(err)
 	}
+
 	empty := start(t, tempDir(t))
 	if _, text := empty.hook(os.Getpid(), startOf(sessionB, "startup", cwd)); text != "" {
 		t.Errorf("a checkpoint from the work tree was given:\n%s", text)
@@ -364,13 +449,19 @@ func TestO05CheckpointsOfOthersAreIgnored(t *testing.T) {
 		t.Log("not root: the part with another owner is left out")
 		return
 	}
+
 	session := filepath.Join(dir, "sessions", "claude-code", sessionA)
 	if err := os.Chown(filepath.Join(session, "state.json"), 12345, 12345); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(os.Chown(filepath.Join(session, "checkpoints"), 12345, 12345), os.RemoveAll(filepath.Join(dir, "journal"))); err != nil {
+
+	if err := errors.Join(
+		os.Chown(filepath.Join(session, "checkpoints"), 12345, 12345),
+		os.RemoveAll(filepath.Join(dir, "journal")),
+	); err != nil {
 		t.Fatal(err)
 	}
+
 	r = start(t, dir)
 	r.excused = []check.Rule{check.Private, check.Aside} // another user planted them
 	if _, text := r.hook(os.Getpid(), startOf(sessionA, "startup", cwd)); text != "" {
@@ -388,6 +479,7 @@ func TestInDoubtIsToldOnceForEachDeath(t *testing.T) {
 	if _, text := r.hook(os.Getpid(), startOf(sessionA, "resume", cwd)); !strings.Contains(text, "make deploy") {
 		t.Fatalf("resume does not name the call in doubt:\n%s", text)
 	}
+
 	r.hook(os.Getpid(), promptOf(sessionA, "go on then", cwd))
 	r.hook(os.Getpid(), stopOf(sessionA, "done", cwd))
 	if _, text := r.hook(os.Getpid(), startOf(sessionA, "resume", cwd)); strings.Contains(text, "make deploy") {
@@ -403,6 +495,7 @@ func findKey(t *testing.T, r *running, session string) checkpoint.Key {
 			return s.Key
 		}
 	}
+
 	t.Fatalf("session %s is not active", session)
 	return checkpoint.Key{}
 }

@@ -47,7 +47,12 @@ const (
 )
 
 func newBudget(
-	dir state.Dir, store *breaker.Breaker, ss *sessions, settings *atomic.Pointer[Options], patience time.Duration, log *zap.Logger,
+	dir state.Dir,
+	store *breaker.Breaker,
+	ss *sessions,
+	settings *atomic.Pointer[Options],
+	patience time.Duration,
+	log *zap.Logger,
 ) *budget {
 	return &budget{dir: dir, store: store, sessions: ss, settings: settings, patience: patience, log: log,
 		measured: make(chan struct{}), turn: make(chan struct{}, 1), overfull: make(chan struct{}, 1)}
@@ -75,6 +80,7 @@ func (b *budget) Make(ctx context.Context, key checkpoint.Key, bytes int64) {
 	case <-limited.Done():
 		return
 	}
+
 	if !b.over(highShare) || b.tight.Load() && b.puts.Load() < countEvery {
 		return // where it is tight, the session's own pruning has made what room there is
 	}
@@ -119,13 +125,16 @@ func (b *budget) prune(ctx context.Context, key checkpoint.Key, p checkpoint.Pol
 	if err != nil {
 		return err
 	}
+
 	for _, n := range checkpoint.Prune(list, p, time.Now()) {
 		if err := b.store.Delete(ctx, key, n); err != nil {
 			return fmt.Errorf("checkpoint %d: %w", n, err)
 		}
-		i := slices.IndexFunc(list, func(m checkpoint.Meta) bool { return m.Number == n }) // Prune gives numbers of the list
+		// Prune gives numbers of the list
+		i := slices.IndexFunc(list, func(m checkpoint.Meta) bool { return m.Number == n })
 		b.kept.Add(-list[i].Bytes)
 	}
+
 	return nil
 }
 
@@ -151,6 +160,7 @@ func (b *budget) keep(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+
 	defer func() {
 		select {
 		case <-b.measured:
@@ -172,6 +182,7 @@ func (b *budget) keep(ctx context.Context) error {
 	if err := b.makeRoom(ctx, usage); err != nil {
 		return err
 	}
+
 	b.tight.Store(b.over(highShare))
 	b.log.Info("removed old checkpoints and mirrors to stay within retention.total_bytes",
 		zap.Int64("bytes", before-b.kept.Load()), zap.Int64("kept", b.kept.Load()))
@@ -185,10 +196,12 @@ func (b *budget) measure(ctx context.Context) ([]state.Usage, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	total := int64(0)
 	for _, u := range usage {
 		total += u.Bytes
 	}
+
 	// What was under way may have been measured or not: it counts once more, until the next time.
 	b.kept.Store(total + flying + b.put.Load() - put)
 	return usage, nil
@@ -202,11 +215,13 @@ func (b *budget) makeRoom(ctx context.Context, usage []state.Usage) error {
 	for _, s := range b.sessions.Active() {
 		active[s.Folder] = s
 	}
+
 	for _, atRest := range []bool{true, false} {
 		for _, u := range usage {
 			if !b.over(lowShare) || ctx.Err() != nil {
 				break
 			}
+
 			var err error
 			s := active[u.Folder]
 			switch {
@@ -216,11 +231,13 @@ func (b *budget) makeRoom(ctx context.Context, usage []state.Usage) error {
 			case !atRest && s != nil:
 				err = s.Trim(ctx)
 			}
+
 			if err != nil {
 				return err
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -230,15 +247,18 @@ func (b *budget) cut(ctx context.Context, u state.Usage) error {
 	if !ok || !b.sessions.hold(key) {
 		return nil
 	}
+
 	defer b.sessions.letGo(key)
 
 	if err := b.Trim(ctx, key); err != nil {
 		return err
 	}
+
 	left := b.dir.Size(u)
 	if err := mirror.Forget(b.dir.FS, b.dir.Session(key)); err != nil {
 		return err
 	}
+
 	b.kept.Add(b.dir.Size(u) - left) // prune counted the rest
 	return nil
 }

@@ -47,18 +47,23 @@ func sized(t *testing.T, dir string) (bytes int64) {
 				bytes += info.Size()
 			}
 		}
+
 		if errors.Is(err, os.ErrNotExist) {
 			return nil // renamed or removed meanwhile
 		}
+
 		return err
 	})
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return bytes
 }
 
-// Sessions at rest give up their copies of transcripts too, the oldest first; each keeps its last good FULL and its state.
+// Sessions at rest give up their copies of transcripts too, the oldest first; each keeps its last good FULL and its
+// state.
 func TestG04MirrorsCountAndGoOldestFirst(t *testing.T) {
 	path := transcriptPath(t, sessionA)
 	r := start(t, tempDir(t), func(d *Daemon) { d.times.session.IdleAfter = 20 * time.Millisecond })
@@ -66,11 +71,17 @@ func TestG04MirrorsCountAndGoOldestFirst(t *testing.T) {
 	for i, id := range ids {
 		file := strings.Replace(path, sessionA, id, 1)
 		appendLines(t, file, record(id, "user", "wish", 0), record(id, "assistant", noise(100_000+i), 1))
-		r.claude(file, startOf(id, "startup", "/proj"), payload{"hook_event_name": "SessionEnd", "session_id": id, "cwd": "/proj", "reason": "exit"})
+		r.claude(
+			file,
+			startOf(id, "startup", "/proj"),
+			payload{"hook_event_name": "SessionEnd", "session_id": id, "cwd": "/proj", "reason": "exit"},
+		)
+
 		until(t, "the session leaves memory with its mirror", func() bool {
 			return len(r.l.sessions.Active()) == 0 && exists(filepath.Join(r.folderOf(id), mirror.FileName))
 		})
 	}
+
 	whole := sized(t, r.l.dir.Sessions())
 	r.bound(whole * 9 / 10)
 	if err := r.l.budget.keep(t.Context()); err != nil {
@@ -79,6 +90,7 @@ func TestG04MirrorsCountAndGoOldestFirst(t *testing.T) {
 	if got, want := sized(t, r.l.dir.Sessions()), whole*9/10; got > want {
 		t.Errorf("%d bytes are kept, want at most %d", got, want)
 	}
+
 	for i, id := range ids {
 		if got, want := exists(filepath.Join(r.folderOf(id), mirror.FileName)), i > 0; got != want {
 			t.Errorf("session %d has a mirror: %t, want %t", i, got, want)
@@ -87,12 +99,14 @@ func TestG04MirrorsCountAndGoOldestFirst(t *testing.T) {
 			t.Errorf("session %d has no checkpoint left", i)
 		}
 	}
+
 	if got, want := r.count("kept_bytes"), sized(t, r.l.dir.Sessions()); got != want {
 		t.Errorf("%d bytes are counted, %d are there", got, want)
 	}
 }
 
-// Where there is no room a mirror waits and says so; checkpoints are taken. When there is room again the mirror goes on.
+// Where there is no room a mirror waits and says so; checkpoints are taken. When there is room again the mirror goes
+// on.
 func TestG04AMirrorWithoutRoomWaits(t *testing.T) {
 	path := transcriptPath(t, sessionA)
 	r := start(t, tempDir(t), func(d *Daemon) { d.opt.TotalBytes = 1 << 10 })
@@ -105,12 +119,18 @@ func TestG04AMirrorWithoutRoomWaits(t *testing.T) {
 		st := r.session("claude-code", sessionA)
 		return st.Transcript != nil && st.Transcript.MirrorError == session.ErrFull.Error()
 	})
+
 	name := filepath.Join(r.folderOf(sessionA), mirror.FileName)
 	if exists(name) {
 		t.Error("there is a mirror where there was no room")
 	}
+
 	r.bound(1 << 20)
-	until(t, "the mirror goes on", func() bool { return exists(name) && r.session("claude-code", sessionA).Transcript.MirrorError == "" })
+	until(
+		t,
+		"the mirror goes on",
+		func() bool { return exists(name) && r.session("claude-code", sessionA).Transcript.MirrorError == "" },
+	)
 }
 
 // Sessions that are in memory and rest cut themselves when all others have no more to give.
@@ -122,16 +142,19 @@ func TestG04ActiveSessionsCutThemselves(t *testing.T) {
 			r.checkpoint(fmt.Sprint("s", i))
 		}
 	}
+
 	r.bound(1)
 	if err := r.l.budget.keep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	for i := range 3 {
 		list := r.checkpoints("tester", fmt.Sprint("s", i))
 		if len(list) != 1 || list[0].Level != checkpoint.Full || list[0].Number != 4 {
 			t.Errorf("session %d keeps %+v, want its newest FULL alone", i, list)
 		}
 	}
+
 	r.rounds("s0", 4, 1)
 	if got := r.checkpoint("s0"); !got.Decision.Take {
 		t.Errorf("a checkpoint is refused where the bound is met: %+v", got)
@@ -149,5 +172,6 @@ func TestACheckpointDoesNotWaitForRoomForEver(t *testing.T) {
 			t.Errorf("checkpoint %d: %+v, want it taken", i, got)
 		}
 	}
+
 	<-r.l.budget.turn
 }

@@ -39,6 +39,7 @@ func New(opt Options) *Daemon {
 			opt.Ready()
 		}
 	}
+
 	return d
 }
 
@@ -65,6 +66,7 @@ func (d *Daemon) live(ctx context.Context) error {
 	if err := l.site.enter(l.log); err != nil {
 		return err
 	}
+
 	defer l.site.place.Unlock() //nolint:errcheck // the kernel does it in any case
 
 	l.wait.Go(redact.Warm) // beside the start: the first event needs the rules
@@ -87,6 +89,7 @@ func (d *Daemon) live(ctx context.Context) error {
 		hangUp()
 		return errors.Join(err, l.site.leave())
 	}
+
 	close(l.ready)
 	d.ready(l)
 	tellReplay(l.log, rep, len(l.sessions.Active()))
@@ -97,13 +100,20 @@ func (d *Daemon) live(ctx context.Context) error {
 	case <-ctx.Done():
 	case <-served:
 	case <-l.site.gone:
-		l.log.Warn("the socket was removed: saving what is in memory and starting again", zap.String("socket", l.site.path()))
+		l.log.Warn(
+			"the socket was removed: saving what is in memory and starting again",
+			zap.String("socket", l.site.path()),
+		)
+
 		for _, s := range l.sessions.Active() {
 			s.ForgetDisk(life)
 		}
+
 		err = errGone
+
 	case <-l.idleExit(life):
 		l.log.Info("no live agent for long; the next hook starts belay again")
 	}
+
 	return errors.Join(err, l.stop(life, hangUp, served))
 }

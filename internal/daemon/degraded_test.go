@@ -44,6 +44,7 @@ func (f *faulty) Put(ctx context.Context, key checkpoint.Key, m checkpoint.Meta,
 			return syscall.ENOSPC
 		}
 	}
+
 	return f.Store.Put(ctx, key, m, data)
 }
 
@@ -89,12 +90,19 @@ func TestDegradedCountsOnAndCatchesUpWithTheGapStated(t *testing.T) {
 	if reply := r.checkpoint("s"); !reply.OK || reply.Decision.Number != 1 {
 		t.Fatalf("first checkpoint: %+v", reply)
 	}
+
 	r.degrade(f, "s")
 	before := f.puts.Load()
 	reply := r.rounds("s", 1, 7)
-	if reply.Kept != wire.KeptDisk || reply.Decision == nil || reply.Decision.Code != "degraded" || !reply.Decision.Owed {
-		t.Errorf("a round while degraded: kept %q, decision %+v; want disk, degraded and owed", reply.Kept, reply.Decision)
+	if reply.Kept != wire.KeptDisk || reply.Decision == nil || reply.Decision.Code != "degraded" ||
+		!reply.Decision.Owed {
+		t.Errorf(
+			"a round while degraded: kept %q, decision %+v; want disk, degraded and owed",
+			reply.Kept,
+			reply.Decision,
+		)
 	}
+
 	if got := f.puts.Load(); got != before {
 		t.Errorf("%d writes while degraded, want none", got-before)
 	}
@@ -107,6 +115,7 @@ func TestDegradedCountsOnAndCatchesUpWithTheGapStated(t *testing.T) {
 	if reply := r.checkpoint("s"); reply.OK && reply.Decision.Take {
 		t.Errorf("checkpoint by hand while degraded: %+v", reply.Decision)
 	}
+
 	f.fail.Store(false)
 	until(t, "it heals by itself and catches up", func() bool {
 		return r.phase() == breaker.Closed && len(r.checkpoints("tester", "s")) == 2
@@ -128,14 +137,17 @@ func (r *running) newest(session string) *checkpoint.Checkpoint {
 	if len(list) == 0 {
 		r.t.Fatal("no checkpoint")
 	}
+
 	data, err := r.l.store.Get(context.Background(), key, list[0].Number)
 	if err != nil {
 		r.t.Fatal(err)
 	}
+
 	c, err := checkpoint.Decode(data)
 	if err != nil {
 		r.t.Fatal(err)
 	}
+
 	return c
 }
 
@@ -145,9 +157,14 @@ func TestC13DegradedIsToldOnceAtAStart(t *testing.T) {
 	f := &faulty{}
 	r := start(t, tempDir(t), withFaults(f))
 	r.degrade(f, "s")
-	if _, text := r.hook(0, startOf(sessionA, "startup", "/proj")); !strings.Contains(text, "checkpoints") || strings.Count(strings.TrimSpace(text), "\n") > 2 {
+	if _, text := r.hook(
+		0,
+		startOf(sessionA, "startup", "/proj"),
+	); !strings.Contains(text, "checkpoints") ||
+		strings.Count(strings.TrimSpace(text), "\n") > 2 {
 		t.Errorf("want one line in the frame, got %q", text)
 	}
+
 	if _, text := r.hook(0, startOf(sessionB, "startup", "/other")); text != "" {
 		t.Errorf("told twice: %q", text)
 	}
@@ -160,6 +177,7 @@ func TestManualHealAndReset(t *testing.T) {
 	if reply, _ := r.do(wire.Request{Op: "reset"}, nil); reply.OK || reply.Code != wire.CodeDegraded {
 		t.Errorf("reset while the store fails: %+v, want the code degraded", reply)
 	}
+
 	f.fail.Store(false)
 	if got := r.phase(); got != breaker.Open {
 		t.Errorf("phase %s although only reset may heal it", got)
@@ -167,6 +185,7 @@ func TestManualHealAndReset(t *testing.T) {
 	if reply, _ := r.do(wire.Request{Op: "reset"}, nil); !reply.OK {
 		t.Errorf("reset: %+v", reply)
 	}
+
 	until(t, "the catch-up", func() bool { return len(r.checkpoints("tester", "s")) == 1 })
 }
 
@@ -175,10 +194,16 @@ func TestC07RestartWhileOpenIsProbedAtOnce(t *testing.T) {
 	slow := func(d *Daemon) { d.opt.Breaker.Pause, d.opt.Breaker.MaxPause = time.Hour, time.Hour }
 	r := start(t, dir, withFaults(f), slow)
 	r.degrade(f, "s")
-	until(t, "the trip is stored", func() bool { _, err := os.Stat(filepath.Join(dir, "breaker.json")); return err == nil })
+	until(
+		t,
+		"the trip is stored",
+		func() bool { _, err := os.Stat(filepath.Join(dir, "breaker.json")); return err == nil },
+	)
+
 	if err := r.stop(); err != nil { // stopping while degraded
 		t.Fatal(err)
 	}
+
 	r = start(t, dir, withFaults(f), slow)
 	if got := r.phase(); got == breaker.Closed {
 		t.Error("a restart hides the open breaker")
@@ -186,6 +211,7 @@ func TestC07RestartWhileOpenIsProbedAtOnce(t *testing.T) {
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}
+
 	f.fail.Store(false)
 	r = start(t, dir, withFaults(f), slow)
 	until(t, "one probe at the start closes it and the owed FULL is taken", func() bool {
@@ -205,12 +231,20 @@ func TestC14ABadSessionDoesNotStopTheOthers(t *testing.T) {
 	r.checkpoint("bad")
 	until(t, "the bad session is set aside", func() bool { return len(r.status().Breaker.Aside) == 1 })
 	home(t)
-	if _, text := r.hook(0, startOf(sessionA, "startup", "/other")); !strings.Contains(text, "checkpoints of 1 of its sessions") {
+	if _, text := r.hook(
+		0,
+		startOf(sessionA, "startup", "/other"),
+	); !strings.Contains(
+		text,
+		"checkpoints of 1 of its sessions",
+	) {
 		t.Errorf("a starting session is told %q, want that one session's checkpoints fail", text)
 	}
+
 	if _, text := r.hook(0, startOf(sessionB, "startup", "/another")); text != "" {
 		t.Errorf("told twice: %q", text)
 	}
+
 	r.rounds("good", 0, 1)
 	if reply := r.checkpoint("good"); !reply.OK || reply.Decision.Number == 0 {
 		t.Errorf("the good session's checkpoint: %+v", reply)
@@ -221,6 +255,7 @@ func TestC14ABadSessionDoesNotStopTheOthers(t *testing.T) {
 	if got := r.phase(); got != breaker.Closed {
 		t.Errorf("the store's breaker is %s because of one session", got)
 	}
+
 	f.fail.Store(false)
 	until(t, "it is tried again", func() bool { return len(r.checkpoints("tester", "bad")) > 0 })
 }
@@ -249,11 +284,13 @@ func TestD16ABlockedStoreHoldsUpNothingElse(t *testing.T) {
 	if err := c.Send(eventCheckpoint("slow"), nil); err != nil {
 		t.Fatal(err)
 	}
+
 	until(t, "the write hangs", func() bool { return f.puts.Load() == 1 })
 	began := time.Now()
 	if got := r.rounds("slow", 1, 20); got.Kept != wire.KeptDisk {
 		t.Errorf("an event of the blocked session: %+v", got)
 	}
+
 	r.rounds("other", 0, 1)
 	if reply := r.checkpoint("other"); !reply.OK || reply.Decision.Number == 0 {
 		t.Errorf("another session's checkpoint: %+v", reply)
@@ -261,6 +298,7 @@ func TestD16ABlockedStoreHoldsUpNothingElse(t *testing.T) {
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("the others waited %s", took)
 	}
+
 	release()
 	if reply, _, err := c.Receive(); err != nil || reply.Decision == nil || reply.Decision.Number != 1 {
 		t.Errorf("the blocked checkpoint after all: %+v, %v", reply, err)
@@ -280,6 +318,7 @@ func TestStopWithAHangingStore(t *testing.T) {
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("stopping took %s, want 2 s (10 at most)", took)
 	}
+
 	close(wait)
 	until(t, "the write ends", func() bool { return len(r.l.sessions.services.Builds) == 0 })
 	r.l.wait.Wait()
@@ -294,27 +333,32 @@ func TestJournalsDiskFailsAndComesBack(t *testing.T) {
 	if reply := r.rounds("s", 2, 1); reply.Kept != wire.KeptMemory {
 		t.Errorf("kept %q while the journal's disk fails, want memory", reply.Kept)
 	}
+
 	r.rounds("s", 3, 400) // more than memory holds: the oldest are dropped
 	st := r.status()
 	if st.Journal.Error == "" || st.Journal.Dropped == 0 || st.Journal.Since.IsZero() {
 		t.Errorf("journal status %+v, want the error, since when, and what was dropped", st.Journal)
 	}
+
 	disk.on.Store(false)
 	until(t, "it is on disk again", func() bool { return r.rounds("s", 1000, 1).Kept == wire.KeptDisk })
 	rounds := r.session("tester", "s").MessageCount
 	if rounds < 404 {
 		t.Errorf("%d rounds, want 404 at least", rounds)
 	}
+
 	until(t, "the state that holds the dropped events is saved", func() bool {
 		s, err := r.l.dir.LoadState(checkpoint.NewKey("tester", "", "s", "/proj"))
 		return err == nil && s.Rounds >= 404
 	})
+
 	warnings := 0
 	for _, e := range r.logs.All() {
 		if strings.Contains(e.Message, "journal's disk") {
 			warnings++
 		}
 	}
+
 	if warnings == 0 || warnings > 6 {
 		t.Errorf("%d log lines about the journal's disk, want a line for each change", warnings)
 	}
@@ -328,6 +372,7 @@ func TestStateFolderVanishesAndComesBack(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Logf("remove while the daemon writes: %v", err) // it may have made something anew
 	}
+
 	until(t, "hooks are answered again", func() bool {
 		c, err := wire.Dial(context.Background(), dir, "")
 		if err != nil {
@@ -337,9 +382,11 @@ func TestStateFolderVanishesAndComesBack(t *testing.T) {
 		reply, _, err := tryDo(c, eventRequest("s", wire.Event{Kind: "prompt", Text: "still there?"}), nil)
 		return err == nil && reply.Kept == wire.KeptDisk
 	})
+
 	if got := r.session("tester", "s").MessageCount; got < 3 {
 		t.Errorf("%d rounds, want the three from before", got)
 	}
+
 	until(t, "a checkpoint is there again", func() bool { return len(r.checkpoints("tester", "s")) > 0 })
 }
 
@@ -362,11 +409,13 @@ func TestG10TheStateFolderCannotBeUsed(t *testing.T) {
 			if err := errors.Join(os.Mkdir(base, 0o700), spoil(dir)); err != nil {
 				t.Fatal(err)
 			}
+
 			t.Cleanup(func() { // the second place's lock stays for good; this one is of the test's own
 				for _, place := range wire.SocketPlaces(dir) {
 					_ = os.Remove(lockName(place))
 				}
 			})
+
 			r := start(t, dir)
 			reply := r.rounds("s", 0, 2)
 			if reply.Kept != wire.KeptMemory {
@@ -378,6 +427,7 @@ func TestG10TheStateFolderCannotBeUsed(t *testing.T) {
 			if got := r.session("tester", "s").MessageCount; got != 2 {
 				t.Errorf("%d rounds in memory, want 2", got)
 			}
+
 			// A person mends it.
 			for _, path := range []string{base, dir, filepath.Join(dir, "journal")} {
 				if info, err := os.Lstat(path); err == nil && !info.IsDir() {
@@ -386,9 +436,11 @@ func TestG10TheStateFolderCannotBeUsed(t *testing.T) {
 					}
 				}
 			}
+
 			if err := os.MkdirAll(dir, 0o700); err != nil {
 				t.Fatal(err)
 			}
+
 			// The daemon that had no folder may find the disk well before it begins anew at its own place.
 			until(t, "the socket is where it belongs", func() bool { return exists(wire.SocketPlaces(dir)[0]) })
 			until(t, "events are on disk", func() bool {
@@ -400,6 +452,7 @@ func TestG10TheStateFolderCannotBeUsed(t *testing.T) {
 				reply, _, err := tryDo(c, eventRequest("s", wire.Event{Kind: "mark", Text: "x"}), nil)
 				return err == nil && reply.Kept == wire.KeptDisk
 			})
+
 			if got := r.session("tester", "s").MessageCount; got != 2 {
 				t.Errorf("%d rounds after the folder was mended, want 2", got)
 			}
@@ -415,10 +468,12 @@ func TestG12FullDiskWaitsAndGoesOn(t *testing.T) {
 	if reply := r.checkpoint("s"); !reply.OK {
 		t.Fatalf("first checkpoint: %+v", reply)
 	}
+
 	good, err := os.ReadFile(onlyCheckpoint(t, dir))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	fill := filepath.Join(dir, "fill")
 	_ = os.WriteFile(fill, make([]byte, 2<<20), 0o600) // as much as there is room for
 	r.rounds("s", 2, 1)
@@ -427,6 +482,7 @@ func TestG12FullDiskWaitsAndGoesOn(t *testing.T) {
 	for i := range 40 {
 		r.rounds("s", 3+i, 1)
 	}
+
 	if now, err := os.ReadFile(onlyCheckpoint(t, dir)); err != nil || string(now) != string(good) {
 		t.Errorf("the last good checkpoint changed: %v", err)
 	}
@@ -436,8 +492,19 @@ func TestG12FullDiskWaitsAndGoesOn(t *testing.T) {
 	if err := os.Remove(fill); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "it goes on by itself", func() bool { return r.phase() == breaker.Closed && len(r.checkpoints("tester", "s")) >= 2 })
-	until(t, "events are on disk", func() bool { return r.event("s", wire.Event{Kind: "mark", Text: "x"}).Kept == wire.KeptDisk })
+
+	until(
+		t,
+		"it goes on by itself",
+		func() bool { return r.phase() == breaker.Closed && len(r.checkpoints("tester", "s")) >= 2 },
+	)
+
+	until(
+		t,
+		"events are on disk",
+		func() bool { return r.event("s", wire.Event{Kind: "mark", Text: "x"}).Kept == wire.KeptDisk },
+	)
+
 	if got := r.session("tester", "s").MessageCount; got != 43 {
 		t.Errorf("%d rounds, want 43", got)
 	}
@@ -466,10 +533,12 @@ func TestG01EmptyNewestCheckpoint(t *testing.T) {
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	res := r.recover("tester", "s")
 	if res.Checkpoint == nil || res.Checkpoint.Number != 1 || res.Checkpoint.Damaged != 1 || !said(res, "answer 1") {
 		t.Errorf("recover read %+v", res.Checkpoint)
 	}
+
 	r.rounds("s", 2, 1)
 	if reply := r.checkpoint("s"); !reply.OK || reply.Decision.Number != 3 {
 		t.Errorf("the next checkpoint: %+v, want number 3", reply)

@@ -29,10 +29,12 @@ func (f *rotten) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, er
 	if err := f.bad(name); err != nil && flag&(os.O_WRONLY|os.O_RDWR) != 0 {
 		return nil, err
 	}
+
 	file, err := f.FS.OpenFile(name, flag, perm)
 	if err != nil {
 		return nil, err
 	}
+
 	return &rottenFile{file, f, name}, nil
 }
 

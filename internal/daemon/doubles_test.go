@@ -7,8 +7,8 @@ import (
 	"belay/internal/wire"
 )
 
-// An event that comes again counts once, however many others came between: after a suspend each comes from its connection and from
-// the spool. Its second answer promises what the first did.
+// An event that comes again counts once, however many others came between: after a suspend each comes from its
+// connection and from the spool. Its second answer promises what the first did.
 func TestDoublesFarApart(t *testing.T) {
 	const others = 300
 	r := start(t, tempDir(t))
@@ -22,14 +22,17 @@ func TestDoublesFarApart(t *testing.T) {
 		}
 		return reply
 	}
+
 	for n := range others {
 		say(n)
 	}
+
 	for n := range others {
 		if reply := say(n); reply.Kept != wire.KeptDisk || reply.Seq == 0 {
 			t.Fatalf("event %d once more: %+v, want it kept on disk", n, reply)
 		}
 	}
+
 	if got := r.session("tester", "s").MessageCount; got != others {
 		t.Errorf("%d rounds of %d events that came twice, want each once", got, others)
 	}

@@ -35,6 +35,7 @@ func (d *drain) follow(ctx context.Context) {
 		if n > 0 {
 			d.log.Info("took events from the spool", zap.Int("events", n))
 		}
+
 		if err != nil && ctx.Err() == nil {
 			d.log.Warn("spool", zap.Error(err))
 			if !sleep(ctx, d.retry) {
@@ -50,6 +51,7 @@ func (d *drain) follow(ctx context.Context) {
 			d.dropped.Add(int64(n))
 			d.log.Warn("events were dropped while no daemon answered", zap.Int("events", n))
 		}
+
 		select {
 		case <-d.wake:
 		case <-ctx.Done():
@@ -69,9 +71,11 @@ func (d *drain) once(ctx context.Context) (int, error) {
 		}
 		return d.take(ctx, header, payload)
 	})
+
 	d.on.Store(false)
 	for _, s := range d.sessions.Active() {
 		s.Reconsider(ctx) // also where nothing was in the spool, a checkpoint may have been refused meanwhile
 	}
+
 	return n, err
 }

@@ -6,7 +6,8 @@ import (
 	"belay/internal/wire"
 )
 
-// A checkpoint that is asked for while the spool is looked at waits for the end of that, and no longer: also when nothing was there.
+// A checkpoint that is asked for while the spool is looked at waits for the end of that, and no longer: also when
+// nothing was there.
 func TestADrainOfNothingHoldsUpNoCheckpoint(t *testing.T) {
 	r := start(t, tempDir(t))
 	r.l.drain.turn.Lock() // a drain that takes long, as on a busy machine

@@ -30,15 +30,18 @@ func TestRestartKeepsWhatWasAcknowledged(t *testing.T) {
 			t.Errorf("round %d: kept %q, want disk", i, reply.Kept)
 		}
 	}
+
 	r.event("s", wire.Event{Kind: "mark", Text: "use tabs", Decision: true})
 	if err := r.stop(); err != nil {
 		t.Fatalf("Run = %v", err)
 	}
+
 	r = start(t, dir)
 	st := r.session("tester", "s")
 	if st.MessageCount != 3 {
 		t.Errorf("after a restart %d rounds, want 3", st.MessageCount)
 	}
+
 	res := r.recover("tester", "s")
 	if len(res.Decisions) != 1 || !said(res, "question 2 of s") || !said(res, "answer 2") {
 		t.Errorf("after a restart: decisions %v, messages %v", res.Decisions, res.Messages)
@@ -61,10 +64,12 @@ func TestSegmentsOfEarlierRunsGo(t *testing.T) {
 			names, err := filepath.Glob(filepath.Join(dir, "journal", "*.log"))
 			return err == nil && len(names) <= 2
 		})
+
 		if err := r.stop(); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	r := start(t, dir)
 	if got := r.session("tester", "s").MessageCount; got != 6 {
 		t.Errorf("%d rounds after six runs, want 6", got)
@@ -78,6 +83,7 @@ func TestOwedSessionsWakeWithoutTheJournal(t *testing.T) {
 		d.opt.SegmentBytes = 4096
 		d.times.stop = time.Nanosecond // as after a kill: nothing is taken at the end
 	}
+
 	r := start(t, dir, slow)
 	r.rounds("owed", 0, 1)
 	r.do(eventCheckpoint("owed"), nil)
@@ -86,24 +92,29 @@ func TestOwedSessionsWakeWithoutTheJournal(t *testing.T) {
 	if reply.Decision == nil || !reply.Decision.Owed {
 		t.Fatalf("decision %+v, want one that is owed", reply.Decision)
 	}
+
 	for i := range 40 { // other sessions push its records out of the journal
 		r.rounds(fmt.Sprintf("other%d", i), 0, 1)
 	}
+
 	until(t, "its segment went", func() bool { return !journalHolds(t, dir, "owed") })
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}
+
 	r = start(t, dir)
 	found := false
 	for _, s := range r.status().Sessions {
 		found = found || s.SessionID == "owed" && s.Owed != ""
 	}
+
 	if !found {
 		t.Errorf("sessions at the start: %+v, want owed among them", r.status().Sessions)
 	}
 }
 
-// When the journal is lost its numbers begin anew, below those that states hold: nothing of what comes may be passed over.
+// When the journal is lost its numbers begin anew, below those that states hold: nothing of what comes may be passed
+// over.
 func TestNumbersBeginAnewAfterTheJournalWasLost(t *testing.T) {
 	dir := tempDir(t)
 	r := start(t, dir)
@@ -114,6 +125,7 @@ func TestNumbersBeginAnewAfterTheJournalWasLost(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, "journal")); err != nil {
 		t.Fatal(err)
 	}
+
 	r = start(t, dir, func(d *Daemon) { d.times.stop = time.Nanosecond })
 	if got := r.rounds("s", 10, 2); got.Kept != wire.KeptDisk || got.Seq > 10 {
 		t.Fatalf("a round after the journal was lost: %+v, want low numbers", got)
@@ -121,10 +133,12 @@ func TestNumbersBeginAnewAfterTheJournalWasLost(t *testing.T) {
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}
+
 	list, _, err := state.Dir{Root: dir, FS: vfs.OS{}}.Find(t.Context(), state.Name{Session: "s"})
 	if err != nil || len(list) != 1 || list[0].Rounds != 12 {
 		t.Errorf("without a daemon: %d sessions, %v, want one with 12 rounds", len(list), err)
 	}
+
 	r = start(t, dir)
 	if got := r.session("tester", "s").MessageCount; got != 12 {
 		t.Errorf("%d rounds after two restarts, want 12", got)
@@ -141,12 +155,14 @@ func journalHolds(t *testing.T, dir, session string) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, name := range names {
 		data, err := os.ReadFile(name)
 		if err == nil && containsSession(data, session) {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -175,37 +191,55 @@ func binary(t *testing.T) string {
 			belay.err = err
 			return
 		}
+
 		belay.path = filepath.Join(dir, "belay")
 		out, err := exec.Command("go", "build", "-o", belay.path, "belay/cmd/belay").CombinedOutput()
 		if err != nil {
 			belay.err = fmt.Errorf("%w: %s", err, out)
 		}
 	})
+
 	if belay.err != nil {
 		t.Fatal(belay.err)
 	}
+
 	return belay.path
 }
 
 // TestKillLoop ends the real daemon with SIGKILL at random moments under the load of 8 clients and compares what was
-// acknowledged with what the next one knows. BELAY_KILLS sets how many kills (20; 2000 is the long form), BELAY_SEED repeats a
-// run.
+// acknowledged with what the next one knows. BELAY_KILLS sets how many kills (20; 2000 is the long form), BELAY_SEED
+// repeats a run.
 func TestKillLoop(t *testing.T) {
 	kills := vfstest.NewKills(t, 20)
 	k := &killed{t: t, dir: tempDirIn(t, ""), bin: binary(t)}
 	began := time.Now()
 	kills.Each(func(i int) {
-		// Most lives are reckoned from the first answer that promises something: on a busy disk it may take longer than a life.
+		// Most lives are reckoned from the first answer that promises something: on a busy disk it may take longer than
+		// a life.
 		k.run(kills.Moment(200*time.Millisecond), i%4 > 0)
 		k.compare()
 	})
+
 	acked := int64(0)
 	for i := range k.clients {
 		acked += k.clients[i].acked.Load()
 	}
-	t.Logf("%d kills in %s, %d events acknowledged as on disk, journal at %d", kills.N, time.Since(began).Round(time.Millisecond), acked, k.seq.Load())
+
+	t.Logf(
+		"%d kills in %s, %d events acknowledged as on disk, journal at %d",
+		kills.N,
+		time.Since(began).Round(time.Millisecond),
+		acked,
+		k.seq.Load(),
+	)
+
 	if acked < int64(kills.N)/2 || k.checkpoints == 0 {
-		t.Errorf("%d events acknowledged, %d checkpoints in %d lives: the test proved nothing", acked, k.checkpoints, kills.N)
+		t.Errorf(
+			"%d events acknowledged, %d checkpoints in %d lives: the test proved nothing",
+			acked,
+			k.checkpoints,
+			kills.N,
+		)
 	}
 }
 
@@ -223,16 +257,26 @@ func (k *killed) run(life time.Duration, acknowledged bool) {
 	k.t.Helper()
 	before := k.seq.Load()
 	cmd := exec.Command(k.bin, "daemon", "--state-dir", k.dir)
+
 	// Small numbers, so that checkpoints are written and segments sealed all the time.
-	cmd.Env = append(os.Environ(), "HOME="+k.dir, "XDG_CONFIG_HOME="+k.dir, "BELAY_GATES_SPARSE_TIME=0s", "BELAY_JOURNAL_SEGMENT=64KB")
+	cmd.Env = append(
+		os.Environ(),
+		"HOME="+k.dir,
+		"XDG_CONFIG_HOME="+k.dir,
+		"BELAY_GATES_SPARSE_TIME=0s",
+		"BELAY_JOURNAL_SEGMENT=64KB",
+	)
+
 	if err := cmd.Start(); err != nil {
 		k.t.Fatal(err)
 	}
+
 	ctx, cancel := context.WithCancel(context.Background())
 	var clients sync.WaitGroup
 	for i := range k.clients {
 		clients.Go(func() { k.client(ctx, i) })
 	}
+
 	until(k.t, "the daemon answers", func() bool {
 		c, err := wire.Dial(ctx, k.dir, "")
 		if err == nil {
@@ -240,17 +284,19 @@ func (k *killed) run(life time.Duration, acknowledged bool) {
 		}
 		return err == nil && (!acknowledged || k.seq.Load() > before)
 	})
+
 	time.Sleep(life) // the random moment is what this test is about
 	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
 		k.t.Error(err)
 	}
+
 	_ = cmd.Wait() // it says that it was killed
 	cancel()
 	clients.Wait()
 }
 
-// client sends rounds of its own session until the connection breaks. Each is counted as sent before, and as acknowledged
-// after the answer says that it is on disk.
+// client sends rounds of its own session until the connection breaks. Each is counted as sent before, and as
+// acknowledged after the answer says that it is on disk.
 func (k *killed) client(ctx context.Context, i int) {
 	c := &k.clients[i]
 	for ; ctx.Err() == nil; time.Sleep(2 * time.Millisecond) { // the daemon is being started
@@ -258,19 +304,26 @@ func (k *killed) client(ctx context.Context, i int) {
 		if err != nil {
 			continue
 		}
+
 		for {
 			turn := fmt.Sprintf("turn-%d", c.turn.Add(1))
-			req := eventRequest(fmt.Sprintf("client%d", i), wire.Event{Kind: "stop", Turn: turn, Text: "answer of " + turn})
+			req := eventRequest(
+				fmt.Sprintf("client%d", i),
+				wire.Event{Kind: "stop", Turn: turn, Text: "answer of " + turn},
+			)
+
 			req.ID = turn
 			c.sent.Add(1)
 			reply, _, err := tryDo(conn, req, nil)
 			if err != nil || !reply.OK || reply.Kept != wire.KeptDisk {
 				break
 			}
+
 			c.acked.Add(1)
 			for seq := k.seq.Load(); reply.Seq > seq && !k.seq.CompareAndSwap(seq, reply.Seq); seq = k.seq.Load() {
 			}
 		}
+
 		_ = conn.Close()
 	}
 }
@@ -286,6 +339,7 @@ func (k *killed) compare() {
 	if len(rep.Bad) > 0 || rep.Journal.Lost > 0 || rep.Journal.Damaged > 0 {
 		k.t.Errorf("state files %v, journal %+v", rep.Bad, rep.Journal)
 	}
+
 	last := rep.Journal.Last
 	found := map[string]int{}
 	for key, s := range states {
@@ -297,15 +351,23 @@ func (k *killed) compare() {
 		}
 		k.checkpoints = max(k.checkpoints, len(list))
 	}
+
 	checktest.Whole(k.t, k.dir)
 	if want := k.seq.Load(); last < want {
 		k.t.Errorf("journal ends at %d, acknowledged was %d", last, want)
 	}
+
 	for i := range k.clients {
 		c := &k.clients[i]
 		got := int64(found[fmt.Sprintf("client%d", i)])
 		if got < c.acked.Load() || got > c.sent.Load() {
-			k.t.Errorf("client %d: %d acknowledged <= %d recovered <= %d sent does not hold", i, c.acked.Load(), got, c.sent.Load())
+			k.t.Errorf(
+				"client %d: %d acknowledged <= %d recovered <= %d sent does not hold",
+				i,
+				c.acked.Load(),
+				got,
+				c.sent.Load(),
+			)
 		}
 	}
 }
@@ -318,13 +380,20 @@ func TestEmptySegmentOfACrash(t *testing.T) {
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}
+
 	names, err := filepath.Glob(filepath.Join(dir, "journal", "*.log"))
 	if err != nil || len(names) == 0 {
 		t.Fatalf("segments %v, %v", names, err)
 	}
+
 	for n := last; n < last+10; n++ { // the daemon's own records follow the last round's
 		name := filepath.Join(dir, "journal", fmt.Sprintf("%020d.log", n+1))
-		if rep, err := journal.Scan(vfs.OS{}, filepath.Join(dir, "journal"), 0, func(uint64, []byte) error { return nil }); err != nil {
+		if rep, err := journal.Scan(
+			vfs.OS{},
+			filepath.Join(dir, "journal"),
+			0,
+			func(uint64, []byte) error { return nil },
+		); err != nil {
 			t.Fatal(err)
 		} else if rep.Last == n {
 			if err := os.WriteFile(name, nil, 0o600); err != nil {
@@ -332,16 +401,19 @@ func TestEmptySegmentOfACrash(t *testing.T) {
 			}
 		}
 	}
+
 	kill := func(d *Daemon) { d.times.stop = time.Nanosecond } // nothing is saved at the end
 	r = start(t, dir, kill)
 	r.rounds("s", 3, 1)
 	if err := releaseSegments(t.Context(), r.l.journal, r.l.sessions); err != nil {
 		t.Fatal(err)
 	}
+
 	r.rounds("s", 4, 3)
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}
+
 	r = start(t, dir)
 	if got := r.session("tester", "s").MessageCount; got != 7 {
 		t.Errorf("%d rounds, want 7", got)

@@ -24,8 +24,8 @@ var endless = []struct {
 	{"gemini", "BeforeAgent", "SessionEnd", "AfterAgent", "prompt_response"},
 }
 
-// N07: an event that an agent does not have, or never sends, is no error: the same conversation with and without the end of the
-// session gives the same recovery.
+// N07: an event that an agent does not have, or never sends, is no error: the same conversation with and without the
+// end of the session gives the same recovery.
 func TestN07TheEndNeverComes(t *testing.T) {
 	for _, c := range endless {
 		t.Run(c.agent, func(t *testing.T) {
@@ -33,6 +33,7 @@ func TestN07TheEndNeverComes(t *testing.T) {
 			if !ok || !slices.ContainsFunc(a.Events(), func(e agent.EventSpec) bool { return e.Name == c.end }) {
 				t.Fatalf("%s has no event %s in its table", c.agent, c.end)
 			}
+
 			var got []recovery.Result
 			for _, ends := range []bool{true, false} {
 				home(t)
@@ -44,34 +45,57 @@ func TestN07TheEndNeverComes(t *testing.T) {
 					for k, v := range more {
 						p[k] = v
 					}
-					if reply, _ := r.do(wire.Request{Op: "hook", Agent: c.agent, Event: event, PID: pid}, mustJSON(t, p)); !reply.OK {
+
+					if reply, _ := r.do(
+						wire.Request{Op: "hook", Agent: c.agent, Event: event, PID: pid},
+						mustJSON(t, p),
+					); !reply.OK {
 						t.Fatalf("%s: %+v", event, reply)
 					}
 				}
+
 				send("SessionStart", payload{"source": "startup"})
 				for i := range 3 {
 					send(c.prompt, payload{"prompt": fmt.Sprint("wish ", i), "turn_id": fmt.Sprint("t", i)})
-					send(c.stop, payload{c.answer: fmt.Sprint("answer ", i), "prompt": fmt.Sprint("wish ", i), "turn_id": fmt.Sprint("t", i)})
+					send(
+						c.stop,
+						payload{
+							c.answer:  fmt.Sprint("answer ", i),
+							"prompt":  fmt.Sprint("wish ", i),
+							"turn_id": fmt.Sprint("t", i),
+						},
+					)
 				}
+
 				if ends {
 					send(c.end, payload{"reason": "exit"})
 				} else {
 					kill()
 				}
+
 				until(t, "the end is known", func() bool {
 					s := r.session(c.agent, sessionA).State
 					return s == "ended" || s == "died"
 				})
+
 				until(t, "a FULL holds all of it", func() bool {
 					list := r.checkpoints(c.agent, sessionA)
 					return len(list) > 0 && strings.Contains(string(fileOf(t, r, sessionA, list[0].Number)), "answer 2")
 				})
+
 				if n := r.session(c.agent, sessionA).MessageCount; n != 3 {
 					t.Errorf("ends %v: %d rounds, want 3", ends, n)
 				}
+
 				got = append(got, r.recover(c.agent, sessionA))
 			}
-			if with, without := wordsOf(got[0]), wordsOf(got[1]); with != without || !strings.Contains(with, "wish 0") || !strings.Contains(with, "answer 2") {
+
+			if with, without := wordsOf(
+				got[0],
+			), wordsOf(
+				got[1],
+			); with != without || !strings.Contains(with, "wish 0") ||
+				!strings.Contains(with, "answer 2") {
 				t.Errorf("with an end: %q\nwithout: %q\nwant the same words, all of them", with, without)
 			}
 		})
@@ -98,6 +122,7 @@ func TestN07EveryAgentHasItsTableOfEvents(t *testing.T) {
 			}
 			seen[e.Name] = true
 		}
+
 		if wired && len(seen) == 0 {
 			t.Errorf("%s can be wired and has no table of events", a.Name())
 		}

@@ -56,6 +56,7 @@ func (l *life) followBreaker(ctx context.Context) {
 			l.site.check()
 			continue
 		}
+
 		for _, s := range l.sessions.Active() {
 			s.Healed(ctx)
 		}
@@ -71,6 +72,7 @@ func (l *life) followJournal(ctx context.Context) {
 		if err := releaseSegments(ctx, l.journal, l.sessions); err != nil && ctx.Err() == nil {
 			l.log.Warn("let a full journal segment go", zap.Error(err)) // it is kept until the next one is full
 		}
+
 		select {
 		case <-ctx.Done():
 			return
@@ -82,6 +84,7 @@ func (l *life) followJournal(ctx context.Context) {
 			failing = h.Err != nil
 			l.log.Warn("the journal's disk", zap.Bool("fails", failing), zap.Error(h.Err))
 		}
+
 		if failing {
 			l.site.check()
 		} else if h.Dropped > dropped {
@@ -100,10 +103,12 @@ func releaseSegments(ctx context.Context, j *journal.Journal, ss *sessions) erro
 	if len(list) == 0 || j.Health().Err != nil {
 		return nil // later
 	}
+
 	last := list[len(list)-1].Last
 	if err := errors.Join(ss.saveThrough(ctx, last), ss.saveActive(ctx)); err != nil {
 		return err
 	}
+
 	return j.Release(last)
 }
 
@@ -117,13 +122,16 @@ func (l *life) beat(ctx context.Context) error {
 	for _, s := range l.sessions.Active() {
 		newest = max(newest, s.Beat(ctx).Seq)
 	}
+
 	if err := l.budget.keep(ctx); err != nil && ctx.Err() == nil {
 		l.log.Warn("keep the total budget", zap.Error(err))
 	}
+
 	if newest > 0 {
 		if err := l.journal.Wait(ctx, newest); err != nil {
 			return err
 		}
 	}
+
 	return l.dir.SaveBeat(time.Now())
 }

@@ -11,10 +11,15 @@ import (
 
 func (r *running) verb(session, verb string, flags string) string {
 	r.t.Helper()
-	reply, body := r.do(wire.Request{Op: "verb", Event: verb, Session: session, Workspace: "/proj", Body: []byte(flags)}, nil)
+	reply, body := r.do(
+		wire.Request{Op: "verb", Event: verb, Session: session, Workspace: "/proj", Body: []byte(flags)},
+		nil,
+	)
+
 	if !reply.OK {
 		r.t.Fatalf("%s: %+v", verb, reply)
 	}
+
 	return strings.TrimSpace(string(body))
 }
 
@@ -33,6 +38,7 @@ func TestGatesSayWhyAndCheckSparseSaysWhatWasTaken(t *testing.T) {
 			t.Errorf("round %d: %q, want %q", i+1, got, want)
 		}
 	}
+
 	if got := r.verb("s", "check-sparse", "{}"); got != "round gate: 4 of 5" {
 		t.Errorf("check-sparse before: %q", got)
 	}
@@ -48,8 +54,14 @@ func TestGatesSayWhyAndCheckSparseSaysWhatWasTaken(t *testing.T) {
 	if got := r.verb("s", "check-full", `{"heartbeat":true}`); got != "nothing new" {
 		t.Errorf("check-full --heartbeat with nothing new: %q", got)
 	}
+
 	r.verb("s", "increment", "{}")
-	if got := r.verb("s", "check-full", "{}"); !strings.HasPrefix(got, "time gate: ") || !strings.HasSuffix(got, "left (owed)") {
+	if got := r.verb(
+		"s",
+		"check-full",
+		"{}",
+	); !strings.HasPrefix(got, "time gate: ") ||
+		!strings.HasSuffix(got, "left (owed)") {
 		t.Errorf("check-full under the time gate: %q", got)
 	}
 }
@@ -63,13 +75,16 @@ func TestOwedIsTakenOnceWhenTheGateOpens(t *testing.T) {
 		r.event("s", wire.Event{Kind: "tool-end", Call: fmt.Sprint("c", i)})
 		return r.event("s", wire.Event{Kind: "stop", Text: "a"})
 	}
+
 	if d := turn(1).Decision; d == nil || !d.Take || d.Text != "tool chain ended" {
 		t.Errorf("first chain: %+v", d)
 	}
+
 	until(t, "the first one is written", func() bool { return len(r.checkpoints("tester", "s")) == 1 })
 	if d := turn(2).Decision; d == nil || d.Take || !d.Owed || d.Code != "time_gate" {
 		t.Errorf("second chain at once: %+v, want it owed", d)
 	}
+
 	until(t, "the owed one is taken", func() bool { return len(r.checkpoints("tester", "s")) == 2 })
 	time.Sleep(2500 * time.Millisecond) // the gate opens again, and nothing is owed
 	if got := len(r.checkpoints("tester", "s")); got != 2 {

@@ -54,8 +54,8 @@ func until(t *testing.T, what string, ok func() bool) {
 
 func nopLog() *zap.Logger { return zap.NewNop() }
 
-// tempDir is short, so that the socket fits. It lies in memory where that is possible: hundreds of syncs on a busy disk would
-// be most of the time of these tests. The kill loop uses a real disk.
+// tempDir is short, so that the socket fits. It lies in memory where that is possible: hundreds of syncs on a busy disk
+// would be most of the time of these tests. The kill loop uses a real disk.
 func tempDir(t *testing.T) string {
 	t.Helper()
 	base := "/dev/shm"
@@ -71,23 +71,45 @@ func tempDirIn(t *testing.T, base string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	target, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return target
 }
 
 // testOptions are the design's settings but for small gates: what a test needs to wait for is short.
 func testOptions(dir string, log *zap.Logger) Options {
-	return Options{StateDir: dir, FS: vfs.OS{}, Log: log, Version: "test", Agents: all.All(agent.Host{}),
-		Gates:     checkpoint.Gates{SparseTime: time.Hour, SparseRounds: 5, FullTime: time.Hour, ForcedTime: 20 * time.Millisecond},
-		Retention: checkpoint.Policy{Count: 50, Bytes: 64 << 20, Age: 30 * 24 * time.Hour},
-		Adopt:     recovery.AdoptAuto, AdoptWindow: 24 * time.Hour, BriefBytes: 9000,
-		Heartbeat: "@every 30m", Breaker: breaker.Options{Failures: 3, Pause: 50 * time.Millisecond, MaxPause: 200 * time.Millisecond},
-		SegmentBytes: 16 << 20, MemoryBytes: 4 << 20, Mirror: MirrorRedacted, Notify: true,
-		Poll: 50 * time.Millisecond, PollMax: 200 * time.Millisecond, Connections: 600, SessionsPerMinute: 100_000}
+	return Options{
+		StateDir: dir,
+		FS:       vfs.OS{},
+		Log:      log,
+		Version:  "test",
+		Agents:   all.All(agent.Host{}),
+		Gates: checkpoint.Gates{
+			SparseTime:   time.Hour,
+			SparseRounds: 5,
+			FullTime:     time.Hour,
+			ForcedTime:   20 * time.Millisecond,
+		},
+		Retention:         checkpoint.Policy{Count: 50, Bytes: 64 << 20, Age: 30 * 24 * time.Hour},
+		Adopt:             recovery.AdoptAuto,
+		AdoptWindow:       24 * time.Hour,
+		BriefBytes:        9000,
+		Heartbeat:         "@every 30m",
+		Breaker:           breaker.Options{Failures: 3, Pause: 50 * time.Millisecond, MaxPause: 200 * time.Millisecond},
+		SegmentBytes:      16 << 20,
+		MemoryBytes:       4 << 20,
+		Mirror:            MirrorRedacted,
+		Notify:            true,
+		Poll:              50 * time.Millisecond,
+		PollMax:           200 * time.Millisecond,
+		Connections:       600,
+		SessionsPerMinute: 100_000,
+	}
 }
 
 // storeOf gives the store of a state folder on the real disk, for reading.
@@ -123,10 +145,13 @@ type running struct {
 // start runs a daemon on a state folder until the test ends.
 func start(t *testing.T, dir string, change ...func(*Daemon)) *running {
 	t.Helper()
+
 	// The first heartbeat of all comes at the start; in most tests it would only be in the way.
 	if beat := filepath.Join(dir, "beat.json"); !exists(beat) {
-		_ = state.Dir{Root: dir, FS: vfs.OS{}}.SaveBeat(time.Now()) // some tests have no folder yet, and bear with the beat
+		// some tests have no folder yet, and bear with the beat
+		_ = state.Dir{Root: dir, FS: vfs.OS{}}.SaveBeat(time.Now())
 	}
+
 	core, logs := observer.New(zapcore.InfoLevel)
 	opt := testOptions(dir, zap.New(core))
 	d := New(opt)
@@ -134,6 +159,7 @@ func start(t *testing.T, dir string, change ...func(*Daemon)) *running {
 	for _, f := range change {
 		f(d)
 	}
+
 	d.settings.Store(&d.opt)
 	lives := make(chan *life, 10)
 	d.ready = func(l *life) { lives <- l }
@@ -151,10 +177,12 @@ func start(t *testing.T, dir string, change ...func(*Daemon)) *running {
 		}
 		return result
 	}
+
 	t.Cleanup(func() {
 		if err := r.stop(); err != nil {
 			t.Errorf("Run = %v", err)
 		}
+
 		checktest.Whole(t, dir, r.excused...)
 		if t.Failed() {
 			for _, e := range logs.All() {
@@ -162,11 +190,13 @@ func start(t *testing.T, dir string, change ...func(*Daemon)) *running {
 			}
 		}
 	})
+
 	select {
 	case r.l = <-lives:
 	case <-time.After(patience):
 		t.Fatal("the daemon is not ready")
 	}
+
 	return r
 }
 
@@ -195,6 +225,7 @@ func (r *running) do(req wire.Request, payload []byte) (wire.Reply, []byte) {
 	if err != nil {
 		r.t.Fatalf("%s: %v", req.Op, err)
 	}
+
 	return reply, body
 }
 
@@ -208,10 +239,16 @@ func (r *running) hook(pid int, p payload) (wire.Reply, string) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	reply, body := r.do(wire.Request{Op: "hook", Agent: "claude-code", Event: fmt.Sprint(p["hook_event_name"]), PID: pid}, data)
+
+	reply, body := r.do(
+		wire.Request{Op: "hook", Agent: "claude-code", Event: fmt.Sprint(p["hook_event_name"]), PID: pid},
+		data,
+	)
+
 	if !reply.OK {
 		r.t.Fatalf("hook %v: %+v", p["hook_event_name"], reply)
 	}
+
 	return reply, injected(r.t, body)
 }
 
@@ -221,14 +258,17 @@ func injected(t *testing.T, body []byte) string {
 	if len(body) == 0 {
 		return ""
 	}
+
 	var doc struct {
 		Output struct {
 			Context string `json:"additionalContext"`
 		} `json:"hookSpecificOutput"`
 	}
+
 	if err := json.Unmarshal(body, &doc); err != nil {
 		t.Fatalf("stdout %q is no JSON document: %v", body, err)
 	}
+
 	return doc.Output.Context
 }
 
@@ -294,6 +334,7 @@ func (r *running) checkpoints(agent, id string) []checkpoint.Meta {
 	if reply.Code == wire.CodeNotFound {
 		return nil
 	}
+
 	r.decode(reply, &shown)
 	return shown.Checkpoints
 }
@@ -338,6 +379,7 @@ func appendLines(t *testing.T, path string, lines ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, err = f.WriteString(strings.Join(lines, "\n") + "\n")
 	if err := errors.Join(err, f.Close()); err != nil {
 		t.Fatal(err)
@@ -350,11 +392,27 @@ func record(session, role, text string, n int) string {
 	if role == "assistant" {
 		content = []map[string]string{{"type": "text", "text": text}}
 	}
-	line, err := json.Marshal(map[string]any{"type": role, "uuid": fmt.Sprintf("%s-%s-%d", session[:8], role, n), "sessionId": session, "cwd": "/proj",
-		"timestamp": "2026-01-05T10:00:00.000Z", "message": map[string]any{"role": role, "id": fmt.Sprintf("msg_%s_%d", session[:8], n), "stop_reason": "end_turn", "content": content}})
+
+	line, err := json.Marshal(
+		map[string]any{
+			"type":      role,
+			"uuid":      fmt.Sprintf("%s-%s-%d", session[:8], role, n),
+			"sessionId": session,
+			"cwd":       "/proj",
+			"timestamp": "2026-01-05T10:00:00.000Z",
+			"message": map[string]any{
+				"role":        role,
+				"id":          fmt.Sprintf("msg_%s_%d", session[:8], n),
+				"stop_reason": "end_turn",
+				"content":     content,
+			},
+		},
+	)
+
 	if err != nil {
 		panic(err)
 	}
+
 	return string(line)
 }
 

@@ -26,7 +26,11 @@ func TestLookupsThatFindNothing(t *testing.T) {
 			t.Errorf("%s: reply %+v, want code %q", c.name, reply, c.code)
 		}
 	}
-	if reply, _ := r.do(eventRequest("gone", wire.Event{Kind: "prompt", Text: "x", Ephemeral: true}), nil); reply.Kept != wire.KeptNothing {
+
+	if reply, _ := r.do(
+		eventRequest("gone", wire.Event{Kind: "prompt", Text: "x", Ephemeral: true}),
+		nil,
+	); reply.Kept != wire.KeptNothing {
 		t.Errorf("an ephemeral session: reply %+v, want kept: nothing", reply)
 	}
 }

@@ -15,6 +15,7 @@ func TestAtRest(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.NumForcedGC
 	}
+
 	r := start(t, tempDir(t), func(d *Daemon) { d.times.session.IdleAfter = 20 * time.Millisecond })
 	for range 2 {
 		before := collections()

@@ -23,14 +23,15 @@ import (
 )
 
 const (
-	sessionsADay    = 50
-	budgetOfSession = 60 << 10 // of retention.total_bytes: more than the last FULL and the state, less than all that is kept
+	sessionsADay = 50
+	// of retention.total_bytes: more than the last FULL and the state, less than all that is kept
+	budgetOfSession = 60 << 10
 	monthSegment    = 1 << 20
 )
 
-// TestMonthStaysWithinItsBudget plays 50 sessions a day on a clock of its own, through the real journal, store, retention and
-// mirror. After every single operation on the disk the bytes of all sessions are within the budget, half-made files included;
-// no session loses its last good FULL, and no SPARSE outlives its FULL.
+// TestMonthStaysWithinItsBudget plays 50 sessions a day on a clock of its own, through the real journal, store,
+// retention and mirror. After every single operation on the disk the bytes of all sessions are within the budget,
+// half-made files included; no session loses its last good FULL, and no SPARSE outlives its FULL.
 //
 // BELAY_DAYS sets how many days (1; 30 is the long form).
 func TestMonthStaysWithinItsBudget(t *testing.T) {
@@ -38,6 +39,7 @@ func TestMonthStaysWithinItsBudget(t *testing.T) {
 	if _, err := fmt.Sscan(os.Getenv("BELAY_DAYS"), &days); err != nil && os.Getenv("BELAY_DAYS") != "" {
 		t.Fatal(err)
 	}
+
 	dir, files := tempDir(t), tempDir(t)
 	budget := int64(days * sessionsADay * budgetOfSession)
 	disk := newLedger(t, dir, budget)
@@ -47,7 +49,13 @@ func TestMonthStaysWithinItsBudget(t *testing.T) {
 		core, logs := observer.New(zapcore.WarnLevel)
 		opt := testOptions(dir, zap.New(core))
 		opt.FS, opt.TotalBytes, opt.SegmentBytes, opt.Notify, opt.WorkTree = disk, budget, monthSegment, false, false
-		opt.Gates = checkpoint.Gates{SparseTime: 5 * time.Minute, SparseRounds: 5, FullTime: 5 * time.Minute, ForcedTime: time.Second}
+		opt.Gates = checkpoint.Gates{
+			SparseTime:   5 * time.Minute,
+			SparseRounds: 5,
+			FullTime:     5 * time.Minute,
+			ForcedTime:   time.Second,
+		}
+
 		opt.Retention = checkpoint.Policy{Count: 50, Bytes: 1 << 20, Age: 12 * time.Hour}
 		opt.Poll, opt.PollMax = time.Second, 30*time.Second
 		d := New(opt)
@@ -57,6 +65,7 @@ func TestMonthStaysWithinItsBudget(t *testing.T) {
 		if _, err := l.open(ctx, ctx, must(l.dir.OpenStore())); err != nil {
 			t.Fatal(err)
 		}
+
 		var sessions sync.WaitGroup
 		for i := range days * sessionsADay {
 			sessions.Go(func() {
@@ -64,29 +73,49 @@ func TestMonthStaysWithinItsBudget(t *testing.T) {
 				playDay(t, l, i, files)
 			})
 		}
+
 		sessions.Wait()
 		time.Sleep(time.Hour) // everything is idle, and was put in order
 		if n := len(l.sessions.Active()); n != 0 {
 			t.Errorf("%d sessions are in memory an hour after the last, want none", n)
 		}
+
 		taken = l.counts.Taken.Load()
 		served := make(chan struct{})
 		close(served)
 		if err := l.stop(ctx, func() {}, served); err != nil {
 			t.Error(err)
 		}
+
 		cancel()
 		l.wait.Wait()
 		for _, e := range logs.All() {
 			t.Errorf("log: %s %v", e.Message, e.ContextMap())
 		}
 	})
+
 	most = disk.mostKept
-	t.Logf("%d sessions in %s: %d checkpoints, %d operations on the disk, at most %d of %d bytes kept, journal at most %d bytes, %d FULLs removed",
-		days*sessionsADay, time.Since(began).Round(time.Millisecond), taken, disk.ops, most, budget, disk.mostJournal, disk.fullsGone)
+	t.Logf(
+		"%d sessions in %s: %d checkpoints, %d operations on the disk, at most %d of %d bytes kept, journal at most %d bytes, %d FULLs removed",
+		days*sessionsADay,
+		time.Since(began).Round(time.Millisecond),
+		taken,
+		disk.ops,
+		most,
+		budget,
+		disk.mostJournal,
+		disk.fullsGone,
+	)
+
 	if most < budget*3/4 || disk.fullsGone == 0 {
-		t.Errorf("at most %d of %d bytes were kept and %d FULLs went: the budget was never met", most, budget, disk.fullsGone)
+		t.Errorf(
+			"at most %d of %d bytes were kept and %d FULLs went: the budget was never met",
+			most,
+			budget,
+			disk.fullsGone,
+		)
 	}
+
 	wantEverySession(t, dir, days*sessionsADay)
 	checktest.Whole(t, dir)
 }
@@ -113,20 +142,50 @@ func playDay(t *testing.T, l *life, i int, files string) {
 			t.Errorf("%s of session %d: %v", e.Kind, i, r.Err)
 		}
 	}
+
 	tell(checkpoint.Event{Kind: checkpoint.EventStart, Source: "startup"})
 	for n := range 10 {
-		prompt, answer := fmt.Sprintf("wish %d of session %d", n, i), fmt.Sprintf("answer %d %s", n, strings.Repeat("and so on ", 200))
+		prompt, answer := fmt.Sprintf(
+			"wish %d of session %d",
+			n,
+			i,
+		), fmt.Sprintf(
+			"answer %d %s",
+			n,
+			strings.Repeat("and so on ", 200),
+		)
+
 		appendLines(t, path, record(id, "user", prompt, 2*n))
 		tell(checkpoint.Event{Kind: checkpoint.EventPrompt, Text: prompt, Turn: fmt.Sprint(n)})
-		tell(checkpoint.Event{Kind: checkpoint.EventToolStart, Call: fmt.Sprint("call", n), Name: "Bash", Input: "make", Turn: fmt.Sprint(n)})
+		tell(
+			checkpoint.Event{
+				Kind:  checkpoint.EventToolStart,
+				Call:  fmt.Sprint("call", n),
+				Name:  "Bash",
+				Input: "make",
+				Turn:  fmt.Sprint(n),
+			},
+		)
+
 		time.Sleep(150 * time.Second)
-		tell(checkpoint.Event{Kind: checkpoint.EventToolEnd, Call: fmt.Sprint("call", n), Name: "Bash", Output: "made", Turn: fmt.Sprint(n)})
+		tell(
+			checkpoint.Event{
+				Kind:   checkpoint.EventToolEnd,
+				Call:   fmt.Sprint("call", n),
+				Name:   "Bash",
+				Output: "made",
+				Turn:   fmt.Sprint(n),
+			},
+		)
+
 		appendLines(t, path, record(id, "assistant", answer, 2*n+1))
 		tell(checkpoint.Event{Kind: checkpoint.EventStop, Text: answer, Turn: fmt.Sprint(n)})
 	}
+
 	if i%3 > 0 { // a third of them crash
 		tell(checkpoint.Event{Kind: checkpoint.EventEnd, Reason: "exit"})
 	}
+
 	time.Sleep(time.Second)
 	if err := os.Remove(path); err != nil { // the agent cleans up: what is kept is belay's
 		t.Error(err)
@@ -144,19 +203,28 @@ func wantEverySession(t *testing.T, dir string, want int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, damaged, err := checkpoint.Newest(key.Dir(), list, func(n uint64) ([]byte, error) { return store.Get(t.Context(), key, n) })
+
+		c, damaged, err := checkpoint.Newest(
+			key.Dir(),
+			list,
+			func(n uint64) ([]byte, error) { return store.Get(t.Context(), key, n) },
+		)
+
 		if err != nil || damaged > 0 || c == nil {
 			t.Errorf("session %d: %d checkpoints, %d damaged, %v", i, len(list), damaged, err)
 			continue
 		}
+
 		found++
 	}
+
 	if found != want {
 		t.Errorf("%d sessions have a checkpoint, want %d", found, want)
 	}
 }
 
-// ledger is a disk that knows how much it holds, holds the rules after every operation, and dates files by the test's clock.
+// ledger is a disk that knows how much it holds, holds the rules after every operation, and dates files by the test's
+// clock.
 type ledger struct {
 	vfstest.Quick
 	t      *testing.T
@@ -193,6 +261,7 @@ func (l *ledger) change(e *entry, size int64) {
 	case strings.HasPrefix(rel, "journal/"):
 		l.journal += by
 	}
+
 	l.ops++
 	if l.kept > l.budget && l.kept > l.mostKept {
 		l.t.Errorf("after %d operations, at %s: %d bytes of sessions, the budget is %d", l.ops, rel, l.kept, l.budget)
@@ -200,6 +269,7 @@ func (l *ledger) change(e *entry, size int64) {
 	if l.journal > 4*monthSegment && l.journal > l.mostJournal {
 		l.t.Errorf("after %d operations: the journal has %d bytes, segments %d", l.ops, l.journal, monthSegment)
 	}
+
 	l.mostKept, l.mostJournal = max(l.mostKept, l.kept), max(l.mostJournal, l.journal)
 }
 
@@ -208,6 +278,7 @@ func (l *ledger) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, er
 	if err != nil || flag&(os.O_WRONLY|os.O_RDWR) == 0 {
 		return f, err
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.files[name]
@@ -218,6 +289,7 @@ func (l *ledger) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, er
 	if flag&os.O_TRUNC != 0 {
 		l.change(e, 0)
 	}
+
 	return &ledgerFile{f, l, e}, nil
 }
 
@@ -252,6 +324,7 @@ func (l *ledger) Rename(from, to string) error {
 	if old := l.files[to]; old != nil {
 		l.change(old, 0)
 	}
+
 	if e := l.files[from]; e != nil {
 		size := e.size
 		l.change(e, 0)
@@ -260,12 +333,14 @@ func (l *ledger) Rename(from, to string) error {
 		l.files[to] = e
 		l.change(e, size)
 	}
+
 	if dir := filepath.Dir(to); filepath.Base(dir) == "checkpoints" {
 		if l.fulls[dir] == nil {
 			l.fulls[dir] = map[string]bool{}
 		}
 		l.fulls[dir][filepath.Base(to)] = true
 	}
+
 	return nil
 }
 
@@ -279,6 +354,7 @@ func (l *ledger) Remove(name string) error {
 		l.change(e, 0)
 		delete(l.files, name)
 	}
+
 	dir, base := filepath.Split(name)
 	names := l.fulls[filepath.Clean(dir)]
 	delete(names, base)
@@ -286,6 +362,7 @@ func (l *ledger) Remove(name string) error {
 		l.fullsGone++
 		l.chain(names, base)
 	}
+
 	return nil
 }
 
@@ -300,9 +377,11 @@ func (l *ledger) chain(names map[string]bool, gone string) {
 			}
 		}
 	}
+
 	if !left {
 		l.t.Errorf("%s was the last FULL of its session", gone)
 	}
+
 	for name := range names {
 		if strings.HasSuffix(name, "-sparse.md") && name > gone && (next == "" || name < next) {
 			l.t.Errorf("%s has outlived its FULL %s", name, gone)

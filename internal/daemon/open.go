@@ -27,15 +27,18 @@ func (l *life) open(starting, ctx context.Context, store checkpoint.Store) (rep 
 	if l.store, err = l.openBreaker(store); err != nil {
 		return rep, err
 	}
+
 	mirrors, err := l.openMirrors()
 	if err != nil {
 		return rep, err
 	}
+
 	l.wire(ctx, mirrors)
 	loaded, rep, err := l.replay(starting)
 	if err != nil {
 		return rep, err
 	}
+
 	last := heartbeat.Options{Last: l.dir.LastBeat(), Log: l.log}
 	if l.beats, err = heartbeat.New(l.opt.Heartbeat, l.beat, last); err != nil {
 		return rep, err
@@ -50,11 +53,13 @@ func (l *life) open(starting, ctx context.Context, store checkpoint.Store) (rep 
 			}
 		})
 	}
+
 	for _, s := range loaded {
 		if _, err := l.sessions.start(starting, s, true); err != nil {
 			return rep, err
 		}
 	}
+
 	l.follow(ctx)
 	return rep, nil
 }
@@ -92,10 +97,12 @@ func (l *life) openMirrors() (m session.Mirrors, err error) {
 	if l.opt.KeyDir != "" && (rerr != nil || rel == ".." || strings.HasPrefix(rel, "../")) {
 		m.Key, err = mirror.MakeKey(l.opt.FS, l.opt.KeyDir)
 	}
+
 	if err != nil {
 		m.NoKey = "no exact mirror, but one without secrets: " + err.Error()
 		l.log.Error("mirror: exact is refused, mirrors are kept without secrets",
 			zap.Error(err), zap.String("do", "belay doctor says what to do"))
 	}
+
 	return m, nil
 }

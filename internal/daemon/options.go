@@ -82,7 +82,12 @@ type times struct {
 }
 
 func usualTimes() times {
-	return times{session: session.UsualTimes(),
-		socket: socket.Times{Ready: 30 * time.Second, Frame: 30 * time.Second, Write: 10 * time.Second},
-		brief:  800 * time.Millisecond, stop: 1500 * time.Millisecond, room: 30 * time.Second, spoolRetry: 30 * time.Second}
+	return times{
+		session:    session.UsualTimes(),
+		socket:     socket.Times{Ready: 30 * time.Second, Frame: 30 * time.Second, Write: 10 * time.Second},
+		brief:      800 * time.Millisecond,
+		stop:       1500 * time.Millisecond,
+		room:       30 * time.Second,
+		spoolRetry: 30 * time.Second,
+	}
 }

@@ -28,10 +28,12 @@ func (r *running) raw() *net.UnixConn {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+
 	r.t.Cleanup(func() { _ = c.Close() })
 	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
 		r.t.Fatal(err)
 	}
+
 	return c.(*net.UnixConn)
 }
 
@@ -86,11 +88,15 @@ func TestPipelinedAnswersComeInOrder(t *testing.T) {
 	const n = 300
 	go func() {
 		for i := range n {
-			if c.Send(eventRequest(fmt.Sprintf("s%d", i%7), wire.Event{Kind: "stop", Text: fmt.Sprint(i)}), nil) != nil {
+			if c.Send(
+				eventRequest(fmt.Sprintf("s%d", i%7), wire.Event{Kind: "stop", Text: fmt.Sprint(i)}),
+				nil,
+			) != nil {
 				return // the reader says so
 			}
 		}
 	}()
+
 	last := uint64(0)
 	for i := range n {
 		reply, _, err := c.Receive()
@@ -107,6 +113,7 @@ func TestD11FramesHoweverTheyAreCut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for name, size := range map[string]int{"byte by byte": 1, "7 bytes": 7, "one write": len(data)} {
 		t.Run(name, func(t *testing.T) {
 			r := start(t, tempDir(t))
@@ -114,24 +121,29 @@ func TestD11FramesHoweverTheyAreCut(t *testing.T) {
 			if _, err := c.Write([]byte(`{"op":"hello","agent":"claude-code"}` + "\n")); err != nil {
 				t.Fatal(err)
 			}
+
 			for rest := data; len(rest) > 0; rest = rest[min(size, len(rest)):] {
 				if _, err := c.Write(rest[:min(size, len(rest))]); err != nil {
 					t.Fatal(err)
 				}
 			}
+
 			if err := c.CloseWrite(); err != nil {
 				t.Fatal(err)
 			}
+
 			answers, err := io.ReadAll(c)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			kept, bad, thin := 0, 0, -1 // hello is answered without a number too
 			for line := range bytes.Lines(answers) {
 				var reply wire.Reply
 				if err := json.Unmarshal(line, &reply); err != nil {
 					t.Fatalf("answer %q: %v", line, err)
 				}
+
 				switch {
 				case reply.Seq > 0:
 					kept++
@@ -141,6 +153,7 @@ func TestD11FramesHoweverTheyAreCut(t *testing.T) {
 					bad++
 				}
 			}
+
 			cut := r.count("cut_frames")
 			if kept != 3 || bad != 1 || thin != 1 || cut != 1 {
 				t.Errorf("%d usable, %d bad, %d thin, %d cut; want 3, 1, 1, 1", kept, bad, thin, cut)
@@ -158,9 +171,11 @@ func TestBarePayloadWithOurFieldNames(t *testing.T) {
 {"hook_event_name":"Stop","session_id":"` + sessionA + `","cwd":"/proj","last_assistant_message":"yes","len":5000,"id":7,"event":{"a":1},"v":"x"}
 {"op":"status"}
 `
+
 	if _, err := c.Write([]byte(lines)); err != nil {
 		t.Fatal(err)
 	}
+
 	read := bufio.NewReader(c)
 	for i, want := range []string{`"state_dir"`, `"kept":"disk"`, `"sessions"`} {
 		line, err := read.ReadString('\n')
@@ -173,8 +188,14 @@ func TestBarePayloadWithOurFieldNames(t *testing.T) {
 func TestPayloadOverTheBoundIsCut(t *testing.T) {
 	home(t)
 	r := start(t, tempDir(t))
-	big := []byte(`{"hook_event_name":"UserPromptSubmit","session_id":"` + sessionA + `","cwd":"/proj","prompt":"the first words ` +
-		strings.Repeat("x", wire.MaxPayload) + `"}`)
+	big := []byte(
+		`{"hook_event_name":"UserPromptSubmit","session_id":"` + sessionA + `","cwd":"/proj","prompt":"the first words ` +
+			strings.Repeat(
+				"x",
+				wire.MaxPayload,
+			) + `"}`,
+	)
+
 	reply, _ := r.do(wire.Request{Op: "hook", Agent: "claude-code", Event: "UserPromptSubmit"}, big)
 	if !reply.OK || reply.Kept != wire.KeptDisk {
 		t.Errorf("a payload of %d bytes: %+v", len(big), reply)
@@ -198,19 +219,23 @@ func TestD12OneBadClientDoesNotStopTheOthers(t *testing.T) {
 			break
 		}
 	}
+
 	if sent > 16<<20 {
 		t.Errorf("the daemon read %d bytes of a line without an end", sent)
 	}
+
 	// A header that promises much takes no memory before the bytes come.
 	for range 20 {
 		if _, err := fmt.Fprintf(r.raw(), `{"op":"hook","agent":"claude-code","len":16777216}`+"\n"); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	idle := make([]*net.UnixConn, 500)
 	for i := range idle {
 		idle[i] = r.raw()
 	}
+
 	began := time.Now()
 	if got := r.rounds("s", 0, 1); got.Kept != wire.KeptDisk {
 		t.Errorf("an event beside them: %+v", got)
@@ -218,6 +243,7 @@ func TestD12OneBadClientDoesNotStopTheOthers(t *testing.T) {
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("an event took %s, want 1 s (5 at most)", took)
 	}
+
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 64<<20 {
@@ -234,6 +260,7 @@ func TestSubscribe(t *testing.T) {
 	if reply, _, err := c.Receive(); err != nil || !reply.OK {
 		t.Fatalf("subscribe: %+v, %v", reply, err)
 	}
+
 	r.event("s", wire.Event{Kind: "prompt", Text: "a private word"})
 	line, err := c.Line()
 	if err != nil || !bytes.Contains(line, []byte(`"kind":"prompt"`)) || bytes.Contains(line, []byte("private")) {
@@ -248,6 +275,7 @@ func TestDoublesByID(t *testing.T) {
 	for range 3 {
 		r.do(req, nil)
 	}
+
 	if got := r.session("tester", "s").MessageCount; got != 1 {
 		t.Errorf("%d rounds of one event sent three times, want 1", got)
 	}
@@ -265,6 +293,7 @@ func TestS08NewSessionsAreBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		reply, _, err := tryDo(c, wire.Request{Op: "hook", Agent: "claude-code", Event: "SessionStart"}, data)
 		if err != nil {
 			t.Fatal(err)
@@ -273,6 +302,7 @@ func TestS08NewSessionsAreBounded(t *testing.T) {
 			taken++
 		}
 	}
+
 	if taken != 50 {
 		t.Errorf("%d of 1000 new sessions were taken, want 50", taken)
 	}
@@ -303,6 +333,7 @@ func TestD01LongStateFolders(t *testing.T) {
 						_ = os.Remove(lockName(place))
 					}
 				})
+
 				r := start(t, dir)
 				if got := r.rounds("s", 0, 1); got.Kept != wire.KeptDisk {
 					t.Errorf("an event: %+v", got)
@@ -324,16 +355,19 @@ func TestD02WhatLiesAtTheSocketsPlace(t *testing.T) {
 			if err := lay(path); err != nil {
 				t.Fatal(err)
 			}
+
 			before, err := os.Lstat(path)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			t.Cleanup(func() { _ = os.Remove(lockName(wire.SocketPlaces(dir)[1])) })
 			r := start(t, dir)
 			r.excused = []check.Rule{check.Private, check.Known} // what lies there stays
 			if r.l.site.path() == path {
 				t.Fatal("it listens there")
 			}
+
 			// Nobody may start at the first place later, while this one runs at the second.
 			if err := errors.Join(os.RemoveAll(path), lay(path)); err != nil {
 				t.Fatal(err)
@@ -358,10 +392,12 @@ func TestD02StaleSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	l.SetUnlinkOnClose(false) // as kill -9 leaves it
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	began := time.Now()
 	r := start(t, dir)
 	if r.l.site.path() != path {
@@ -374,12 +410,19 @@ func TestD02StaleSocket(t *testing.T) {
 
 func TestD13TheFolderIsClosedToOthersFirst(t *testing.T) {
 	dir := tempDir(t)
-	if err := errors.Join(os.WriteFile(filepath.Join(dir, "belay.lock"), nil, 0o600), os.Chmod(dir, 0o777)); err != nil { // a daemon's folder
+
+	// a daemon's folder
+	if err := errors.Join(
+		os.WriteFile(filepath.Join(dir, "belay.lock"), nil, 0o600),
+		os.Chmod(dir, 0o777),
+	); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := wire.Private(dir); err == nil {
 		t.Error("a socket would be made in a folder that is open to all")
 	}
+
 	r := start(t, dir) // the daemon closes a folder of its own first
 	r.rounds("s", 0, 1)
 	r.checkpoint("s")
@@ -387,12 +430,15 @@ func TestD13TheFolderIsClosedToOthersFirst(t *testing.T) {
 		if err != nil {
 			return err
 		}
+
 		info, err := e.Info()
 		if err == nil && info.Mode().Perm()&0o077 != 0 {
 			t.Errorf("%s has mode %o", path, info.Mode().Perm())
 		}
+
 		return err
 	})
+
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
 	}
@@ -403,6 +449,7 @@ func TestD05APidFileMeansNothing(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "belay.lock"), []byte(fmt.Sprint(os.Getpid())), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	r := start(t, dir)
 	if got := r.rounds("s", 0, 1); got.Kept != wire.KeptDisk {
 		t.Errorf("an event: %+v", got)
@@ -417,19 +464,23 @@ func TestTwoDaemonsRacing(t *testing.T) {
 	for range cap(ended) {
 		go func() { ended <- New(testOptions(dir, nopLog())).Run(ctx) }()
 	}
+
 	for range cap(ended) - 1 {
 		if err := <-ended; !errors.Is(err, socket.ErrRunning) {
 			t.Errorf("a loser ended with %v, want ErrRunning", err)
 		}
 	}
+
 	c, err := wire.Dial(ctx, dir, "")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer c.Close()
 	if reply, _, err := tryDo(c, wire.Request{Op: "hello"}, nil); err != nil || !reply.OK {
 		t.Errorf("the winner: %+v, %v", reply, err)
 	}
+
 	cancel()
 	if err := <-ended; err != nil {
 		t.Errorf("the winner ended with %v", err)

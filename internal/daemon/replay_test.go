@@ -43,6 +43,7 @@ func livePast(t *rapid.T) *past {
 		t: t, dir: state.Dir{Root: "/state", FS: vfstest.NewMem()},
 		states: map[checkpoint.Key]*checkpoint.State{}, now: time.Unix(1_700_000_000, 0).UTC(),
 	}
+
 	p.must(vfs.MakeDir(p.dir.FS, p.dir.Root))
 	var err error
 	p.store, err = p.dir.OpenStore()
@@ -57,9 +58,11 @@ func livePast(t *rapid.T) *past {
 		p.keys = append(p.keys, key)
 		p.states[key] = checkpoint.NewState(key)
 	}
+
 	for range rapid.IntRange(0, 30).Draw(t, "steps") {
 		p.step(rapid.SampledFrom(p.keys).Draw(t, "session"))
 	}
+
 	cancel()
 	p.must(<-ended)
 	return p
@@ -76,6 +79,7 @@ func (p *past) step(key checkpoint.Key) {
 		e := checkpoint.Event{Kind: rapid.SampledFrom(kinds).Draw(p.t, "kind")}
 		e.Text, e.Call = fmt.Sprint("words ", p.now.Unix()), fmt.Sprint(p.now.Unix())
 		p.event(s, e)
+
 	case "save":
 		p.must(p.dir.SaveState(s))
 	case "checkpoint":
@@ -85,6 +89,7 @@ func (p *past) step(key checkpoint.Key) {
 		p.must(p.store.Put(context.Background(), key, c.Meta(), data))
 		taken := c.Taken()
 		p.event(s, checkpoint.Event{Kind: checkpoint.EventCheckpoint, Taken: &taken})
+
 	case "release":
 		for _, s := range p.states {
 			p.must(p.dir.SaveState(s))
@@ -119,16 +124,19 @@ func (p *past) harm() {
 				p.must(vfs.Replace(p.dir.FS, name, []byte("{")))
 			}
 		}
+
 		if rapid.Bool().Draw(p.t, "active") {
 			active = append(active, key)
 		}
 	}
+
 	p.must(p.dir.SaveActive(active))
 
 	segments, err := p.dir.FS.ReadDir(p.dir.Journal())
 	if err != nil {
 		return // no event ever came
 	}
+
 	for i := len(segments) - 1; i >= 0; i-- {
 		name := filepath.Join(p.dir.Journal(), segments[i].Name())
 		switch rapid.SampledFrom([]string{"", "", "cut", "lost"}).Draw(p.t, "newest segment") {
@@ -142,6 +150,7 @@ func (p *past) harm() {
 			p.must(f.Truncate(rapid.Int64Range(0, int64(len(data))).Draw(p.t, "bytes left")))
 			p.must(f.Close())
 			return
+
 		case "lost":
 			p.must(p.dir.FS.Remove(name))
 		}

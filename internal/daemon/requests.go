@@ -36,12 +36,19 @@ func (l *life) Handle(ctx context.Context, cl *socket.Client, req wire.Request, 
 		return l.bodyAnswer(map[string]any{
 			"version": l.opt.Version, "v": wire.Version, "pid": os.Getpid(), "state_dir": l.opt.StateDir,
 		})
+
 	case "":
 		if cl.Agent == "" {
-			return socket.Failure(wire.CodeBadRequest, "no op", `say {"op":"hello","agent":"..."} first to send bare payloads`)
+			return socket.Failure(
+				wire.CodeBadRequest,
+				"no op",
+				`say {"op":"hello","agent":"..."} first to send bare payloads`,
+			)
 		}
+
 		req.Op, req.Agent = "hook", cl.Agent
 		return l.hook(ctx, req, payload)
+
 	case "hook":
 		return l.hook(ctx, req, payload)
 	case "event":
@@ -61,7 +68,11 @@ func (l *life) Handle(ctx context.Context, cl *socket.Client, req wire.Request, 
 	case "subscribe":
 		return l.feed.Subscribe(ctx)
 	}
-	return socket.Failure(wire.CodeUnknownOp, "unknown op "+req.Op, "docs/protocol.md lists the ops of protocol version 1")
+	return socket.Failure(
+		wire.CodeUnknownOp,
+		"unknown op "+req.Op,
+		"docs/protocol.md lists the ops of protocol version 1",
+	)
 }
 
 // Stored is the newest record on disk.
@@ -76,6 +87,7 @@ func (l *life) Kept(ctx context.Context, seq uint64) (string, error) {
 	case errors.Is(err, journal.ErrMemory):
 		return wire.KeptMemory, nil
 	}
+
 	return "", err
 }
 
@@ -95,10 +107,14 @@ func (l *life) take(ctx context.Context, e checkpoint.Event) session.Result {
 	e.Key = l.sessions.resolve(e.Key)
 	if !l.sessions.admit(e.Key) {
 		if l.counts.dropped.Add(1)%1000 == 1 {
-			l.log.Warn("more new sessions than the limit: they are not recorded", zap.Int("per minute", l.opt.SessionsPerMinute))
+			l.log.Warn(
+				"more new sessions than the limit: they are not recorded",
+				zap.Int("per minute", l.opt.SessionsPerMinute),
+			)
 		}
 		return session.Result{Err: errTooMany}
 	}
+
 	r := l.sessions.Apply(ctx, e.Key, e)
 	l.feed.Publish(socket.Notice{What: "event", Agent: e.Key.Agent, Session: e.Key.Session, Kind: string(e.Kind),
 		Seq: r.Seq, Decision: wireDecision(r)})
@@ -112,19 +128,27 @@ func (l *life) hook(ctx context.Context, req wire.Request, payload []byte) *sock
 		l.counts.dropped.Add(1)
 		return socket.Failure(wire.CodeUnknownAgent, "no agent named "+req.Agent, "use op event for other programs")
 	}
-	in, err := a.Decode(ctx, agent.Hook{Event: req.Event, Payload: payload, Cut: req.Cut, PID: req.PID, Cwd: req.Workspace})
+
+	in, err := a.Decode(
+		ctx,
+		agent.Hook{Event: req.Event, Payload: payload, Cut: req.Cut, PID: req.PID, Cwd: req.Workspace},
+	)
+
 	if err != nil {
 		l.server.Counts.BadFrames.Add(1)
 		return socket.Failure(wire.CodeBadRequest, err.Error(), "")
 	}
+
 	at := time.Now().UTC()
 	if req.Spooled > 0 {
 		at = time.UnixMilli(req.Spooled).UTC()
 	}
+
 	who := process(req.PID)
 	if time.Since(at) > staleAfter {
 		who = nil // by now the number may be another process's
 	}
+
 	var last session.Result
 	for i := range in.Events {
 		e := &in.Events[i]
@@ -139,6 +163,7 @@ func (l *life) hook(ctx context.Context, req wire.Request, payload []byte) *sock
 			return socket.Failure(wire.CodeInternal, last.Err.Error(), "")
 		}
 	}
+
 	ans := l.eventAnswer(req, last)
 	switch {
 	case len(in.Events) == 0:
@@ -147,6 +172,7 @@ func (l *life) hook(ctx context.Context, req wire.Request, payload []byte) *sock
 	case in.Ask == agent.AskStart && !last.Double: // its hook has gone without an answer
 		l.teller.Missed(ctx, l.sessions.resolve(in.Events[0].Key))
 	}
+
 	return ans
 }
 
@@ -159,6 +185,7 @@ func (l *life) takeSpooled(ctx context.Context, header, payload []byte) error {
 	if req.Spooled == 0 {
 		req.Spooled = time.Now().UnixMilli()
 	}
+
 	a := l.Handle(ctx, &socket.Client{}, req, payload)
 	if !a.Reply.OK {
 		return fmt.Errorf("%s: %s", a.Reply.Code, a.Reply.Message)
@@ -166,10 +193,12 @@ func (l *life) takeSpooled(ctx context.Context, header, payload []byte) error {
 	if a.Seq == 0 {
 		return nil
 	}
+
 	kept, err := l.Kept(ctx, a.Seq)
 	if err == nil && kept != wire.KeptDisk {
 		err = fmt.Errorf("the journal's disk fails: %w", spool.ErrStop) // the file is safer than our memory
 	}
+
 	return err
 }
 
@@ -185,6 +214,7 @@ func (l *life) offer(ans *socket.Answer, a agent.Agent, in agent.Incoming, e che
 		if b == nil {
 			return
 		}
+
 		ans.Written = b.Done
 
 		text := b.Text
@@ -193,6 +223,7 @@ func (l *life) offer(ans *socket.Answer, a agent.Agent, in agent.Incoming, e che
 				text = checkpoint.Frame(query.Marker(), line)
 			}
 		}
+
 		if text != "" {
 			ans.Body = a.Reply(event, text)
 		}
@@ -212,10 +243,12 @@ func process(pid int) *checkpoint.Proc {
 	if pid <= 1 {
 		return nil
 	}
+
 	p, err := proc.Self(pid)
 	if err != nil {
 		return nil // gone already, or not to be seen from here
 	}
+
 	return &p
 }
 
@@ -229,6 +262,7 @@ func (l *life) eventAnswer(req wire.Request, r session.Result) *socket.Answer {
 		ans.Reply.Kept = wire.KeptEarly
 		return ans
 	}
+
 	ans.Seq = r.Seq
 	return ans
 }
@@ -249,6 +283,7 @@ func (l *life) eventOp(ctx context.Context, req wire.Request) *socket.Answer {
 		return socket.Failure(wire.CodeBadRequest, "body: "+err.Error(),
 			`for example {"op":"event","agent":"mine","session":"s1","body":{"kind":"prompt","text":"..."}}`)
 	}
+
 	e, err := fromWire(req, w)
 	if err != nil {
 		return socket.Failure(wire.CodeBadRequest, err.Error(), "docs/protocol.md lists the kinds of events")
@@ -256,10 +291,12 @@ func (l *life) eventOp(ctx context.Context, req wire.Request) *socket.Answer {
 	if w.Ephemeral {
 		return &socket.Answer{Reply: wire.Reply{OK: true, Kept: wire.KeptNothing}}
 	}
+
 	r := l.take(ctx, e)
 	if r.Err != nil {
 		return socket.Failure(wire.CodeInternal, r.Err.Error(), "")
 	}
+
 	return l.eventAnswer(req, r)
 }
 
@@ -272,8 +309,8 @@ var kinds = map[checkpoint.EventKind]bool{
 	checkpoint.EventExit: true, checkpoint.EventMark: true, checkpoint.EventTask: true, checkpoint.EventBeat: true,
 }
 
-// fromWire makes the journal's form of a client's event: redacted and cut here, before anything is kept. The tools of such a
-// client are unknown, whichever agent it says it is.
+// fromWire makes the journal's form of a client's event: redacted and cut here, before anything is kept. The tools of
+// such a client are unknown, whichever agent it says it is.
 func fromWire(req wire.Request, w wire.Event) (checkpoint.Event, error) {
 	kind := checkpoint.EventKind(w.Kind)
 	if !kinds[kind] {
@@ -282,15 +319,18 @@ func fromWire(req wire.Request, w wire.Event) (checkpoint.Event, error) {
 	if req.Session == "" {
 		return checkpoint.Event{}, errors.New("no session")
 	}
+
 	name := req.Agent
 	if name == "" {
 		name = otherAgent
 	}
+
 	for _, id := range []string{name, req.Account, req.Session, req.Child, w.Transcript, req.Workspace} {
 		if len(id) > maxPath {
 			return checkpoint.Event{}, fmt.Errorf("an id or path of %d bytes", len(id))
 		}
 	}
+
 	work := realPath(req.Workspace)
 	key := checkpoint.NewKey(name, req.Account, req.Session, work)
 	key.Child = req.Child
@@ -303,9 +343,11 @@ func fromWire(req wire.Request, w wire.Event) (checkpoint.Event, error) {
 		Text:  redact.Cut(w.Text, checkpoint.CutText),
 		Input: redact.Cut(w.Input, checkpoint.CutTool), Output: redact.Cut(w.Output, checkpoint.CutTool),
 	}
+
 	if w.PID > 0 {
 		e.Proc = process(w.PID)
 	}
+
 	return agent.CleanEvent(e, tools.Generic), nil
 }
 
@@ -325,18 +367,22 @@ func (l *life) markOp(ctx context.Context, req wire.Request) *socket.Answer {
 			return socket.Failure(wire.CodeBadRequest, "body: "+err.Error(), "")
 		}
 	}
+
 	w.Kind = string(checkpoint.EventMark)
 	if w.Text == "" {
 		return socket.Failure(wire.CodeBadRequest, "no text", "belay mark \"what to keep\"")
 	}
+
 	e, err := fromWire(req, w)
 	if err != nil {
 		return socket.Failure(wire.CodeBadRequest, err.Error(), "")
 	}
+
 	r := l.take(ctx, e)
 	if r.Err != nil {
 		return socket.Failure(wire.CodeInternal, r.Err.Error(), "")
 	}
+
 	return l.eventAnswer(req, r)
 }
 

@@ -22,8 +22,8 @@ func dying(disk vfs.FS) func(*Daemon) {
 	}
 }
 
-// TestG07KillAtEachStepOfSaving: the daemon ends at each step of saving a checkpoint. The next one goes on where the newest
-// whole checkpoint ended: every message is in one checkpoint, none in two.
+// TestG07KillAtEachStepOfSaving: the daemon ends at each step of saving a checkpoint. The next one goes on where the
+// newest whole checkpoint ended: every message is in one checkpoint, none in two.
 func TestG07KillAtEachStepOfSaving(t *testing.T) {
 	var steps []int // the operations that change something, counted from the request on
 	saving := func(k int) (ops []string) {
@@ -37,10 +37,12 @@ func TestG07KillAtEachStepOfSaving(t *testing.T) {
 		if k >= 0 {
 			disk.FailFrom(before+k, syscall.EIO)
 		}
+
 		r.do(eventCheckpoint("s"), nil) // what it answers is another test's
 		if err := r.stop(); err != nil {
 			t.Fatalf("step %d: Run = %v", k, err)
 		}
+
 		ops = disk.Ops()[before:]
 		checktest.Whole(t, dir)
 		r = start(t, dir)
@@ -49,6 +51,7 @@ func TestG07KillAtEachStepOfSaving(t *testing.T) {
 			reply, _ := r.do(eventCheckpoint("s"), nil)
 			return reply.Decision != nil && reply.Decision.Code == string(checkpoint.CodeNothingNew)
 		})
+
 		once(t, r, k, 9) // prompts and answers
 		if err := r.stop(); err != nil {
 			t.Errorf("step %d: Run = %v", k, err)
@@ -56,8 +59,10 @@ func TestG07KillAtEachStepOfSaving(t *testing.T) {
 		if t.Failed() {
 			t.Fatalf("step %d of %q", k, ops)
 		}
+
 		return ops
 	}
+
 	renamed := false
 	for i, op := range saving(-1) {
 		verb, _, _ := strings.Cut(op, " ")
@@ -66,12 +71,15 @@ func TestG07KillAtEachStepOfSaving(t *testing.T) {
 		}
 		renamed = renamed || strings.HasPrefix(op, "rename .000002-full.md")
 	}
+
 	if !renamed || len(steps) < 6 {
 		t.Fatalf("%d steps, renamed: %v: the checkpoint is not saved on this disk", len(steps), renamed)
 	}
+
 	for _, k := range steps {
 		saving(k)
 	}
+
 	t.Logf("%d steps", len(steps))
 }
 
@@ -85,15 +93,18 @@ func once(t *testing.T, r *running, k int, n uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, m := range list {
 		data, err := store.Get(t.Context(), key, m.Number)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		c, err := checkpoint.Decode(data)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, d := range c.Delta {
 			if other, twice := in[d.Num]; twice {
 				t.Errorf("step %d: message %d is in %d and in %d", k, d.Num, m.Number, other)
@@ -101,6 +112,7 @@ func once(t *testing.T, r *running, k int, n uint64) {
 			in[d.Num] = m.Number
 		}
 	}
+
 	for num := uint64(1); num <= n; num++ {
 		if in[num] == 0 {
 			t.Errorf("step %d: message %d of %d is in none of the %d checkpoints", k, num, n, len(list))

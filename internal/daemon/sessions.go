@@ -68,18 +68,22 @@ func (ss *sessions) start(ctx context.Context, l state.Loaded, replayed bool) (*
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
+
 		ss.mu.Lock()
 	}
+
 	defer ss.mu.Unlock()
 
 	if other := ss.mu.active[l.Key]; other != nil {
 		return other, nil
 	}
+
 	ss.mu.active[l.Key] = s
 	ss.services.Spawn(func(ctx context.Context) {
 		ss.mend(l)
 		s.Run(ctx)
 	})
+
 	return s, nil
 }
 
@@ -118,10 +122,12 @@ func (ss *sessions) Leave(s *session.Session) bool {
 	if s.HasMail() || ss.mu.stopping {
 		return false
 	}
+
 	delete(ss.mu.active, s.Key)
 	if len(ss.mu.active) == 0 {
 		poke(ss.emptied)
 	}
+
 	return true
 }
 
@@ -171,12 +177,14 @@ func (ss *sessions) resolve(key checkpoint.Key) checkpoint.Key {
 	if key.Workspace == "" || ss.Known(key) {
 		return key
 	}
+
 	for k := key; k.Workspace != filepath.Dir(k.Workspace); {
 		k.Workspace = filepath.Dir(k.Workspace)
 		if ss.Known(k) {
 			return k
 		}
 	}
+
 	return key
 }
 
@@ -186,6 +194,7 @@ func (ss *sessions) account(key checkpoint.Key) checkpoint.Key {
 	if key.Account != "" || ss.Known(key) {
 		return key
 	}
+
 	var found []checkpoint.Key
 	for _, s := range ss.Active() {
 		k := s.Key
@@ -194,12 +203,14 @@ func (ss *sessions) account(key checkpoint.Key) checkpoint.Key {
 			found = append(found, s.Key)
 		}
 	}
+
 	if len(found) == 0 {
 		found = ss.dir.Accounts(key)
 	}
 	if len(found) == 1 {
 		return found[0]
 	}
+
 	return key
 }
 
@@ -208,15 +219,18 @@ func (ss *sessions) admit(key checkpoint.Key) bool {
 	if ss.perMinute <= 0 || ss.Known(key) {
 		return true
 	}
+
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	now := time.Now()
 	for len(ss.mu.newest) > 0 && now.Sub(ss.mu.newest[0]) > time.Minute {
 		ss.mu.newest = ss.mu.newest[1:]
 	}
+
 	if len(ss.mu.newest) >= ss.perMinute {
 		return false
 	}
+
 	ss.mu.newest = append(ss.mu.newest, now)
 	return true
 }
@@ -257,6 +271,7 @@ func (ss *sessions) saveActive(ctx context.Context) error {
 			keys = append(keys, s.Key)
 		}
 	}
+
 	if ctx.Err() != nil {
 		return ctx.Err() // not all could be asked: the list that is there says more
 	}
@@ -267,5 +282,6 @@ func (ss *sessions) saveActive(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+
 	return ss.dir.SaveActive(keys)
 }

@@ -31,6 +31,7 @@ func (s *site) enter(log *zap.Logger) error {
 		s.problem, s.missing = err, true
 		log.Error("state folder", zap.Error(err))
 	}
+
 	s.root, _ = os.Stat(s.dir.Root)
 	var err error
 	s.place, err = socket.Listen(s.dir.Root)
@@ -55,6 +56,7 @@ func (s *site) check() {
 	case s.root != nil:
 		lost = lost || errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(now, s.root)
 	}
+
 	if lost {
 		poke(s.gone)
 	}

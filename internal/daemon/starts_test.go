@@ -17,7 +17,11 @@ func (r *running) living(n int, cwd string) {
 	r.t.Helper()
 	c := r.dial()
 	for i := range n {
-		req := eventRequest(fmt.Sprintf("%08d-aaaa-4aaa-8aaa-aaaaaaaaaaaa", i), wire.Event{Kind: "prompt", Text: "a wish", PID: os.Getpid()})
+		req := eventRequest(
+			fmt.Sprintf("%08d-aaaa-4aaa-8aaa-aaaaaaaaaaaa", i),
+			wire.Event{Kind: "prompt", Text: "a wish", PID: os.Getpid()},
+		)
+
 		req.Agent, req.Workspace, req.Early = "claude-code", cwd, true
 		if reply, _, err := tryDo(c, req, nil); err != nil || !reply.OK {
 			r.t.Fatalf("prompt %d: %+v, %v", i, reply, err)
@@ -64,14 +68,20 @@ func TestStartBesideAStuckSession(t *testing.T) {
 			r.crashed(sessionA, cwd)
 			if tc.crash {
 				end()
-				until(t, "the death is noticed", func() bool { return r.session("claude-code", sessionB).State == "died" })
+				until(
+					t,
+					"the death is noticed",
+					func() bool { return r.session("claude-code", sessionB).State == "died" },
+				)
 			}
+
 			stuck, goOn := make(chan struct{}), make(chan struct{})
 			for _, s := range r.l.sessions.Active() {
 				if s.Key.Session == sessionB {
 					go session.Ask(t.Context(), s, func(*checkpoint.State) bool { close(stuck); <-goOn; return true })
 				}
 			}
+
 			<-stuck
 			took, text := r.starting(sessionC, cwd)
 			close(goOn)

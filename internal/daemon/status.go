@@ -58,11 +58,13 @@ func (l *life) statusOp(ctx context.Context, req wire.Request) *socket.Answer {
 			a.Reply = l.bodyAnswer(l.status(ctx)).Reply
 			return
 		}
+
 		st, err := l.sessionStatus(ctx, n)
 		if err != nil {
 			a.Reply = socket.Failure(wire.CodeNotFound, err.Error(), "belay list shows the sessions").Reply
 			return
 		}
+
 		a.Reply = l.bodyAnswer(st).Reply
 	}}
 }
@@ -72,11 +74,20 @@ func (l *life) status(ctx context.Context) Status {
 	h := l.journal.Health()
 	b := l.store.State()
 	st := Status{
-		Version: l.opt.Version, PID: os.Getpid(), Started: l.began.UTC(), Socket: l.site.path(), StateDir: l.opt.StateDir,
-		Breaker: b, Degraded: b.Phase != breaker.Closed, Watch: l.watchers.watch.Status(), Counts: l.numbers(),
-		Sessions: []query.SessionStatus{}, Heartbeat: l.beats.Last(),
-		Journal: JournalStatus{Stored: h.Stored, Last: h.Last, Held: h.Held, Dropped: h.Dropped, Since: h.Since},
+		Version:   l.opt.Version,
+		PID:       os.Getpid(),
+		Started:   l.began.UTC(),
+		Socket:    l.site.path(),
+		StateDir:  l.opt.StateDir,
+		Breaker:   b,
+		Degraded:  b.Phase != breaker.Closed,
+		Watch:     l.watchers.watch.Status(),
+		Counts:    l.numbers(),
+		Sessions:  []query.SessionStatus{},
+		Heartbeat: l.beats.Last(),
+		Journal:   JournalStatus{Stored: h.Stored, Last: h.Last, Held: h.Held, Dropped: h.Dropped, Since: h.Since},
 	}
+
 	if h.Err != nil {
 		st.Journal.Error = h.Err.Error()
 		st.Journal.Full = errors.Is(h.Err, syscall.ENOSPC) || errors.Is(h.Err, syscall.EDQUOT)
@@ -84,6 +95,7 @@ func (l *life) status(ctx context.Context) Status {
 	if l.site.problem != nil && (h.Err != nil || st.Degraded || h.Stored == 0) {
 		st.Problem = redact.Text(l.site.problem.Error())
 	}
+
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
 	st.Memory = mem.HeapAlloc
@@ -92,6 +104,7 @@ func (l *life) status(ctx context.Context) Status {
 			st.Sessions = append(st.Sessions, one)
 		}
 	}
+
 	slices.SortFunc(st.Sessions, func(a, b query.SessionStatus) int { return b.LastEvent.Compare(a.LastEvent) })
 	return st
 }
@@ -104,6 +117,7 @@ func (l *life) sessionStatus(ctx context.Context, n state.Name) (query.SessionSt
 			}
 		}
 	}
+
 	list, err := l.folder().Sessions(ctx, n, 1)
 	if err != nil {
 		return query.SessionStatus{}, err
@@ -111,6 +125,7 @@ func (l *life) sessionStatus(ctx context.Context, n state.Name) (query.SessionSt
 	if len(list) == 0 {
 		return query.SessionStatus{}, query.ErrNotFound
 	}
+
 	list[0].Degraded = l.sessions.services.Degraded()
 	return list[0], nil
 }
@@ -131,9 +146,11 @@ func (l *life) numbers() map[string]int64 {
 		"kept_most":           l.settings.Load().TotalBytes,
 		"goroutines":          int64(runtime.NumGoroutine()),
 	}
+
 	for code, n := range l.counts.Decisions() {
 		m["decision_"+code] = n
 	}
+
 	return m
 }
 
@@ -170,6 +187,7 @@ func (l *life) look(ctx context.Context, req wire.Request) (any, error) {
 			return nil, err
 		}
 	}
+
 	n := state.Name{Agent: req.Agent, Session: req.Session, Child: req.Child, Workspace: realPath(req.Workspace)}
 	switch req.Op {
 	case "list":
@@ -178,12 +196,14 @@ func (l *life) look(ctx context.Context, req wire.Request) (any, error) {
 	case "show":
 		return l.folder().Show(ctx, n, ask.Number)
 	}
+
 	if ask.Start == "" {
 		ask.Start = recovery.StartManual
 	}
 	if f := recovery.Format(ask.Format); f != "" && f != recovery.Brief && f != recovery.Delta {
 		return nil, fmt.Errorf("format %q: brief or delta", ask.Format)
 	}
+
 	return l.folder().Recover(ctx, query.Question{Name: n, Transcript: ask.Transcript, Since: ask.Since,
 		Options: recovery.Options{Start: ask.Start, Format: recovery.Format(ask.Format),
 			MaxBytes: ask.MaxBytes, MaxMessages: ask.MaxMessages}})

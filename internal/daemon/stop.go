@@ -31,25 +31,31 @@ func (l *life) stop(ctx context.Context, hangUp context.CancelFunc, served <-cha
 	}
 
 	l.lastCheckpoints(ctx)
-	if err := errors.Join(l.sessions.saveThrough(ctx, l.journal.Health().Last), l.sessions.saveActive(ctx)); err != nil {
+	if err := errors.Join(
+		l.sessions.saveThrough(ctx, l.journal.Health().Last),
+		l.sessions.saveActive(ctx),
+	); err != nil {
 		l.log.Info("not all states are saved; the journal holds the rest", zap.Error(err))
 	}
+
 	return err
 }
 
-// lastCheckpoints forces a FULL of every session with something new until the time is used: the newest first, and no more
-// begun at a time than can be written at a time.
+// lastCheckpoints forces a FULL of every session with something new until the time is used: the newest first, and no
+// more begun at a time than can be written at a time.
 func (l *life) lastCheckpoints(ctx context.Context) {
 	type work struct {
 		*session.Session
 		seen time.Time
 	}
+
 	var list []work
 	for _, s := range l.sessions.Active() {
 		if seen, ok := session.Ask(ctx, s, func(st *checkpoint.State) time.Time { return st.LastEvent }); ok {
 			list = append(list, work{s, seen})
 		}
 	}
+
 	slices.SortFunc(list, func(a, b work) int { return b.seen.Compare(a.seen) })
 
 	var left atomic.Int64
@@ -61,6 +67,7 @@ func (l *life) lastCheckpoints(ctx context.Context) {
 		case places <- struct{}{}:
 		case <-ctx.Done():
 		}
+
 		if ctx.Err() != nil {
 			break
 		}
@@ -74,9 +81,11 @@ func (l *life) lastCheckpoints(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			}
+
 			left.Add(-1)
 		})
 	}
+
 	begun.Wait()
 
 	if n := left.Load(); n > 0 {
@@ -116,5 +125,6 @@ func (l *life) idleExit(ctx context.Context) <-chan struct{} {
 			wait = max(left, time.Minute)
 		}
 	})
+
 	return over
 }

@@ -27,11 +27,13 @@ func (l *life) openJournal() (*journal.Journal, error) {
 	if l.site.problem == nil {
 		l.site.problem = err
 	}
+
 	l.log.Error("journal: events are kept in memory", zap.Error(err))
 	opt.After = uint64(time.Now().UnixMicro())
 	if j, err = journal.Open(unlisted{l.opt.FS}, l.dir.Journal(), opt); err != nil {
 		return nil, fmt.Errorf("open the journal: %w", err)
 	}
+
 	return j, nil
 }
 

@@ -25,6 +25,7 @@ func TestD13AStrangersConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	open(0o711, 0o666) // as a careless chmod leaves it
 	defer open(0o700, 0o600)
 	wiretest.As(t, wiretest.Stranger, func() error {
@@ -32,13 +33,16 @@ func TestD13AStrangersConnection(t *testing.T) {
 		if err != nil {
 			return err
 		}
+
 		defer c.Close() // nothing is kept open
 		_, werr := io.WriteString(c, "{\"op\":\"list\"}\n")
 		if got, rerr := io.ReadAll(c); len(got) > 0 {
 			return fmt.Errorf("was told %q (%v, %v)", got, werr, rerr)
 		}
+
 		return nil
 	})
+
 	open(0o700, 0o600)
 	if got := r.l.numbers()["refused_connections"]; got != 1 {
 		t.Errorf("%d connections are counted as refused, want 1", got)
@@ -48,8 +52,8 @@ func TestD13AStrangersConnection(t *testing.T) {
 	}
 }
 
-// TestD13TheSecondPlaceIsPlanted: /tmp is everybody's. What another user has put to the name of our folder there is not used,
-// and stays as it was.
+// TestD13TheSecondPlaceIsPlanted: /tmp is everybody's. What another user has put to the name of our folder there is not
+// used, and stays as it was.
 func TestD13TheSecondPlaceIsPlanted(t *testing.T) {
 	long := "/" + strings.Repeat("x", 120)        // too long for a socket: the second place is the only one
 	user, folder := 20_000+os.Getpid()%30_000, "" // so that two runs do not meet
@@ -60,6 +64,7 @@ func TestD13TheSecondPlaceIsPlanted(t *testing.T) {
 			return nil
 		})
 	}
+
 	elsewhere := tempDir(t)
 	for name, c := range map[string]struct {
 		plant func() error
@@ -83,6 +88,7 @@ func TestD13TheSecondPlaceIsPlanted(t *testing.T) {
 			if err := c.plant(); err != nil {
 				t.Fatal(err)
 			}
+
 			before, _ := os.Lstat(folder) // nil where nothing is planted
 			wiretest.As(t, user, func() error {
 				p, err := socket.Listen(long)
@@ -93,14 +99,21 @@ func TestD13TheSecondPlaceIsPlanted(t *testing.T) {
 					}
 					return err
 				}
+
 				if c.ok || !errors.Is(err, socket.ErrPlace) {
 					return fmt.Errorf("got %w, want %t", err, c.ok)
 				}
+
 				return nil
 			})
-			if after, err := os.Lstat(folder); before != nil && (err != nil || after.Mode() != before.Mode() || !os.SameFile(before, after)) {
+
+			if after, err := os.Lstat(
+				folder,
+			); before != nil &&
+				(err != nil || after.Mode() != before.Mode() || !os.SameFile(before, after)) {
 				t.Errorf("what was planted is now %v, %v", after, err)
 			}
+
 			if left, err := os.ReadDir(elsewhere); err != nil || len(left) > 0 {
 				t.Errorf("behind the link lies %v, %v; want nothing", left, err)
 			}
@@ -108,14 +121,15 @@ func TestD13TheSecondPlaceIsPlanted(t *testing.T) {
 	}
 }
 
-// TestD13TheStateFolderIsALink: a link of the user's own is allowed. Clients go by the link too and find the daemon; by the
-// folder's other name nobody can start a second one.
+// TestD13TheStateFolderIsALink: a link of the user's own is allowed. Clients go by the link too and find the daemon; by
+// the folder's other name nobody can start a second one.
 func TestD13TheStateFolderIsALink(t *testing.T) {
 	real := tempDir(t)
 	dir := filepath.Join(tempDir(t), "link")
 	if err := os.Symlink(real, dir); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = os.Remove(lockName(wire.SocketPlaces(dir)[1])) })
 	r := start(t, dir)
 	if got := r.rounds("s", 0, 1); got.Kept != wire.KeptDisk {

@@ -46,10 +46,26 @@ func TestH12RoundsInTheFileCountWithoutHooks(t *testing.T) {
 			r.claude(path, startOf(sessionA, "startup", "/proj"))
 			until(t, "first sight", func() bool { return len(r.checkpoints("claude-code", sessionA)) == 1 })
 			for i := 1; i <= 50; i++ {
-				appendLines(t, path, record(sessionA, "assistant", fmt.Sprint("answer ", i), i), record(sessionA, "user", fmt.Sprint("wish ", i), i))
+				appendLines(
+					t,
+					path,
+					record(sessionA, "assistant", fmt.Sprint("answer ", i), i),
+					record(sessionA, "user", fmt.Sprint("wish ", i), i),
+				)
 			}
-			until(t, "50 rounds are counted", func() bool { return r.session("claude-code", sessionA).MessageCount == 50 })
-			until(t, "a SPARSE is taken", func() bool { return r.session("claude-code", sessionA).LastSparseCheckpoint != nil })
+
+			until(
+				t,
+				"50 rounds are counted",
+				func() bool { return r.session("claude-code", sessionA).MessageCount == 50 },
+			)
+
+			until(
+				t,
+				"a SPARSE is taken",
+				func() bool { return r.session("claude-code", sessionA).LastSparseCheckpoint != nil },
+			)
+
 			if got := r.session("claude-code", sessionA).LastSparseCheckpoint; got == nil {
 				t.Error("no SPARSE")
 			}
@@ -62,7 +78,12 @@ func TestH07LastAnswerComesLateOrNever(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const id = "11111111-1111-4111-8111-111111111111"
 			path := transcriptPath(t, id)
-			r := start(t, tempDir(t), func(d *Daemon) { d.times.session.LateText, d.opt.Gates.FullTime = 500*time.Millisecond, 0 })
+			r := start(
+				t,
+				tempDir(t),
+				func(d *Daemon) { d.times.session.LateText, d.opt.Gates.FullTime = 500*time.Millisecond, 0 },
+			)
+
 			appendLines(t, path, readLines(t, "H07-transcript-at-hook.jsonl")...)
 			r.claude(path, startOf(id, "startup", "/proj/demo"))
 			until(t, "first sight", func() bool { return len(r.checkpoints("claude-code", id)) == 1 })
@@ -73,11 +94,17 @@ func TestH07LastAnswerComesLateOrNever(t *testing.T) {
 				appendLines(t, path, readLines(t, "H07-appended-1500ms-later.jsonl")...)
 				until(t, "the file is read", func() bool { return countIn(t, r, id, answer) == 1 })
 			}
+
 			r.do(wire.Request{Op: "checkpoint", Agent: "claude-code", Session: id}, nil)
 			if got := countIn(t, r, id, answer); got != 1 {
 				t.Errorf("the answer is there %d times, want once", got)
 			}
-			if list := r.checkpoints("claude-code", id); len(list) == 0 || !bytes.Contains(fileOf(t, r, id, list[0].Number), []byte(answer)) {
+
+			if list := r.checkpoints(
+				"claude-code",
+				id,
+			); len(list) == 0 ||
+				!bytes.Contains(fileOf(t, r, id, list[0].Number), []byte(answer)) {
 				t.Errorf("the newest of %d checkpoints does not hold the answer", len(list))
 			}
 		})
@@ -96,6 +123,7 @@ func countIn(t *testing.T, r *running, id, words string) int {
 		}
 		return n
 	})
+
 	return n
 }
 
@@ -115,13 +143,22 @@ func TestF06ManyCompactionEventsAreOneFull(t *testing.T) {
 	r.claude(path, startOf(sessionA, "startup", "/proj"))
 	until(t, "first sight", func() bool { return len(r.checkpoints("claude-code", sessionA)) == 1 })
 	cursor := func() checkpoint.Cursor {
-		c, _ := session.Ask(t.Context(), r.active(findKey(t, r, sessionA)), func(st *checkpoint.State) checkpoint.Cursor { return st.Cursor })
+		c, _ := session.Ask(
+			t.Context(),
+			r.active(findKey(t, r, sessionA)),
+			func(st *checkpoint.State) checkpoint.Cursor { return st.Cursor },
+		)
 		return c
 	}
+
 	before := cursor()
 	for i := range 20 {
-		r.claude(path, payload{"hook_event_name": "PreCompact", "session_id": sessionA, "cwd": "/proj", "trigger": "auto", "n": i})
+		r.claude(
+			path,
+			payload{"hook_event_name": "PreCompact", "session_id": sessionA, "cwd": "/proj", "trigger": "auto", "n": i},
+		)
 	}
+
 	if got := len(r.checkpoints("claude-code", sessionA)); got > 2 {
 		t.Errorf("%d checkpoints after 20 events that brought nothing new", got)
 	}
@@ -144,6 +181,7 @@ func TestH09CompactionWithoutAPathIsOfTheKnownSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	reply, _ := r.do(wire.Request{Op: "hook", Agent: "claude-code", Event: "PreCompact"}, data)
 	if !reply.OK || reply.Decision == nil || !reply.Decision.Take {
 		t.Errorf("compaction without a path: %+v, want a FULL", reply)
@@ -169,6 +207,7 @@ func TestS04RecordsGoToTheSessionThatTheyName(t *testing.T) {
 		}
 		return 0
 	}
+
 	until(t, "both sessions have their records", func() bool { return said(one) == 5 && said(two) == 4 })
 }
 
@@ -180,15 +219,21 @@ func TestS01InterleavedWriters(t *testing.T) {
 	lines := readLines(t, "S01-interleaved.jsonl")
 	appendLines(t, path, lines...)
 	until(t, "the file is read", func() bool {
-		n, _ := session.Ask(t.Context(), r.active(findKey(t, r, id)), func(st *checkpoint.State) int { return st.Losses.Rescued })
+		n, _ := session.Ask(
+			t.Context(),
+			r.active(findKey(t, r, id)),
+			func(st *checkpoint.State) int { return st.Losses.Rescued },
+		)
 		return n == 1
 	})
+
 	plain := 0
 	for _, line := range lines {
 		if json.Valid([]byte(line)) {
 			plain++
 		}
 	}
+
 	texts := regexp.MustCompile(`process [AB] \d+`).FindAllString(strings.Join(lines, " "), -1)
 	kept, _ := session.Ask(t.Context(), r.active(findKey(t, r, id)), func(st *checkpoint.State) (list []string) {
 		for _, m := range st.Messages {
@@ -196,11 +241,13 @@ func TestS01InterleavedWriters(t *testing.T) {
 		}
 		return list
 	})
+
 	for _, words := range texts {
 		if !slices.Contains(kept, words) {
 			t.Errorf("%q of one of the writers is not kept: %q", words, kept)
 		}
 	}
+
 	if plain != 14 || len(texts) != 15 {
 		t.Errorf("%d plain records and %d texts in the file, want 14 and one more that was rescued", plain, len(texts))
 	}
@@ -214,17 +261,25 @@ func TestS07EventsAloneAreEnough(t *testing.T) {
 	for _, line := range readLines(t, "S07-events.jsonl") {
 		line = strings.Replace(line, "store/"+id+".jsonl", path, 1)
 		event := line[strings.Index(line, `"hook_event_name":"`)+len(`"hook_event_name":"`):]
-		reply, _ := r.do(wire.Request{Op: "hook", Agent: "claude-code", Event: event[:strings.IndexByte(event, '"')]}, []byte(line))
+		reply, _ := r.do(
+			wire.Request{Op: "hook", Agent: "claude-code", Event: event[:strings.IndexByte(event, '"')]},
+			[]byte(line),
+		)
+
 		if !reply.OK {
 			t.Fatalf("%s: %+v", line, reply)
 		}
 	}
+
 	res := r.recover("claude-code", id)
-	for _, words := range []string{"fix the uploader", "Changed one line in uploader.go.", "now add a test", "Test added."} {
+	for _, words := range []string{
+		"fix the uploader", "Changed one line in uploader.go.", "now add a test", "Test added.",
+	} {
 		if !said(res, words) {
 			t.Errorf("%q is not in the recovery", words)
 		}
 	}
+
 	if !strings.Contains(res.Text, "transcript was silent since") {
 		t.Errorf("the text does not say that the transcript is silent:\n%s", res.Text)
 	}
@@ -239,6 +294,7 @@ func TestS09SessionsOfOneFolderStayApart(t *testing.T) {
 			r.hook(0, stopOf(id, fmt.Sprintf("answer %d of %s", i, id[:4]), cwd))
 		}
 	}
+
 	for id, other := range map[string]string{sessionA: "bbbb", sessionB: "aaaa"} {
 		res := r.recover("claude-code", id)
 		if !said(res, "wish 2 of "+id[:4]) || said(res, other) || strings.Contains(res.Text, "of "+other) {
@@ -250,12 +306,19 @@ func TestS09SessionsOfOneFolderStayApart(t *testing.T) {
 func TestF10TheTranscriptIsDeleted(t *testing.T) {
 	path := transcriptPath(t, sessionA)
 	r := start(t, tempDir(t))
-	appendLines(t, path, record(sessionA, "user", "a wish that matters", 0), record(sessionA, "assistant", "an answer", 1))
+	appendLines(
+		t,
+		path,
+		record(sessionA, "user", "a wish that matters", 0),
+		record(sessionA, "assistant", "an answer", 1),
+	)
+
 	r.claude(path, startOf(sessionA, "startup", "/proj"))
 	until(t, "first sight", func() bool { return len(r.checkpoints("claude-code", sessionA)) == 1 })
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
+
 	res := r.recover("claude-code", sessionA)
 	if !said(res, "a wish that matters") || !res.Lost.Gone {
 		t.Errorf("recovered %v, missing %t", res.User, res.Lost.Gone)
@@ -263,6 +326,7 @@ func TestF10TheTranscriptIsDeleted(t *testing.T) {
 	if !strings.Contains(res.Text, "transcript is missing") && !strings.Contains(res.Text, "transcript is gone") {
 		t.Errorf("the text does not say that the transcript is missing:\n%s", res.Text)
 	}
+
 	r.claude(path, promptOf(sessionA, "go on", "/proj"))
 	if got := r.session("claude-code", sessionA).CurrentTask; got == "" {
 		t.Error("the session does not go on without its file")
@@ -289,12 +353,20 @@ func TestF12ThePoorerFileDoesNotReplaceTheRicherOne(t *testing.T) {
 	if err := os.WriteFile(path, after, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	r.claude(path, promptOf(id, "is it all there?", "/proj/demo"))
 	r.do(wire.Request{Op: "checkpoint", Agent: "claude-code", Session: id}, nil)
 	now := r.recover("claude-code", id)
 	if len(now.Messages)+len(now.User) < len(before.Messages)+len(before.User) {
-		t.Errorf("%d messages and %d wishes after the file was cut, %d and %d before", len(now.Messages), len(now.User), len(before.Messages), len(before.User))
+		t.Errorf(
+			"%d messages and %d wishes after the file was cut, %d and %d before",
+			len(now.Messages),
+			len(now.User),
+			len(before.Messages),
+			len(before.User),
+		)
 	}
+
 	if got := mustSize(t, rich); got < size {
 		t.Errorf("the mirror shrank from %d to %d bytes", size, got)
 	}
@@ -314,11 +386,25 @@ func TestFirstSightOfABigFile(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(record(sessionA, "user", "the very first wish", 0) + "\n")
 	for i := 1; b.Len() < 20<<20; i++ {
-		b.WriteString(record(sessionA, "assistant", strings.Repeat("words ", 2000), i) + "\n" + record(sessionA, "user", fmt.Sprint("wish ", i), i) + "\n")
+		b.WriteString(
+			record(
+				sessionA,
+				"assistant",
+				strings.Repeat("words ", 2000),
+				i,
+			) + "\n" + record(
+				sessionA,
+				"user",
+				fmt.Sprint("wish ", i),
+				i,
+			) + "\n",
+		)
 	}
+
 	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	r := start(t, tempDir(t))
 	began := time.Now()
 	r.claude(path, startOf(sessionA, "startup", "/proj"))
@@ -328,5 +414,10 @@ func TestFirstSightOfABigFile(t *testing.T) {
 	if st.MessageCount != 0 || st.Title != "the very first wish" {
 		t.Errorf("%d rounds and title %q; want none counted and the first wish", st.MessageCount, st.Title)
 	}
-	until(t, "the mirror fills in the background", func() bool { return r.session("claude-code", sessionA).AtRisk.Bytes == 0 })
+
+	until(
+		t,
+		"the mirror fills in the background",
+		func() bool { return r.session("claude-code", sessionA).AtRisk.Bytes == 0 },
+	)
 }

@@ -36,15 +36,19 @@ func (l *life) verb(ctx context.Context, req wire.Request) *socket.Answer {
 	var f verbFlags
 	if len(req.Body) > 0 {
 		if err := json.Unmarshal(req.Body, &f); err != nil {
-			return textAnswer(socket.Failure(wire.CodeBadRequest, "flags: "+err.Error(), "a flag with a value: --name=value"))
+			return textAnswer(
+				socket.Failure(wire.CodeBadRequest, "flags: "+err.Error(), "a flag with a value: --name=value"),
+			)
 		}
 	}
+
 	if req.Agent == "" {
 		req.Agent = otherAgent
 	}
 	if req.Session == "" && req.Event != "status" && req.Event != "recover" {
 		return textAnswer(socket.Failure(wire.CodeBadRequest, "no session", "give --session ID or set BELAY_SESSION"))
 	}
+
 	w := wire.Event{Text: f.Text, Name: f.Name, Call: f.ID, Input: f.Input, Failed: f.Failed, Transcript: f.Transcript}
 	switch req.Event {
 	case "increment":
@@ -63,14 +67,17 @@ func (l *life) verb(ctx context.Context, req wire.Request) *socket.Answer {
 		return textAnswer(socket.Failure(wire.CodeUnknownOp, "unknown verb "+req.Event,
 			"increment, tool-start, tool-end, check-sparse, check-full, status, recover"))
 	}
+
 	e, err := fromWire(req, w)
 	if err != nil {
 		return textAnswer(socket.Failure(wire.CodeBadRequest, err.Error(), ""))
 	}
+
 	r := l.take(ctx, e)
 	if r.Err != nil {
 		return textAnswer(socket.Failure(wire.CodeInternal, r.Err.Error(), ""))
 	}
+
 	ans := l.eventAnswer(req, r)
 	ans.Body = []byte(decisionText(r) + "\n")
 	return ans
@@ -98,6 +105,7 @@ func decisionText(r session.Result) string {
 	case d.Owed:
 		return d.Text + " (owed)"
 	}
+
 	return d.Text
 }
 
@@ -107,15 +115,18 @@ func (l *life) checkOp(ctx context.Context, req wire.Request) *socket.Answer {
 		Kind      string `json:"kind"`
 		Heartbeat bool   `json:"heartbeat"`
 	}
+
 	if len(req.Body) > 0 {
 		if err := json.Unmarshal(req.Body, &body); err != nil {
 			return socket.Failure(wire.CodeBadRequest, "body: "+err.Error(), "")
 		}
 	}
+
 	if req.Op == "check" {
 		req.Event = "check-" + body.Kind
 		return l.check(ctx, req, verbFlags{Heartbeat: body.Heartbeat})
 	}
+
 	return l.whenWritten(ctx, req, func(s *session.Session) (<-chan session.Result, bool) {
 		return s.Checkpoint(ctx, checkpoint.CauseManual)
 	})
@@ -139,16 +150,19 @@ func (l *life) whenWritten(
 	if err != nil {
 		return textAnswer(socket.Failure(wire.CodeBadRequest, err.Error(), "give --session ID or set BELAY_SESSION"))
 	}
+
 	key := l.sessions.resolve(e.Key)
 	if !l.sessions.Known(key) {
 		return textAnswer(socket.Failure(wire.CodeNotFound, "no session "+req.Session+" of "+e.Key.Agent,
 			"belay list shows the sessions"))
 	}
+
 	stopping := textAnswer(socket.Failure(wire.CodeStopping, session.ErrStopping.Error(), "try again"))
 	s, err := l.sessions.Session(ctx, key)
 	if err != nil {
 		return stopping
 	}
+
 	result, ok := question(s)
 	if !ok {
 		return stopping
@@ -165,6 +179,7 @@ func (l *life) whenWritten(
 				a.Reply.OK, a.Reply.Code, a.Reply.Message = false, wire.CodeDegraded, r.Err.Error()
 				a.Body = []byte("belay: " + r.Err.Error() + "\n")
 			}
+
 		case <-s.Done():
 			a.Reply = stopping.Reply
 		case <-ctx.Done():
@@ -188,11 +203,13 @@ func (l *life) verbStatus(req wire.Request) *socket.Answer {
 			}
 			v = st
 		}
+
 		text, err := json.MarshalIndent(v, "", "  ")
 		if err != nil {
 			*a = *textAnswer(socket.Failure(wire.CodeInternal, err.Error(), ""))
 			return
 		}
+
 		a.Body = append(text, '\n')
 	}}
 }

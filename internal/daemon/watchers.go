@@ -37,6 +37,7 @@ func (w *watchers) Bind(path string, key checkpoint.Key) {
 	if w.mu.paths[path] == nil {
 		w.mu.paths[path] = map[checkpoint.Key]bool{}
 	}
+
 	w.mu.paths[path][key] = true
 	w.watch.Add(path)
 	w.watch.Active(path, true)
@@ -63,6 +64,7 @@ func (w *watchers) readers(path string) (list []*session.Session) {
 	for key := range w.mu.paths[path] {
 		keys = append(keys, key)
 	}
+
 	w.mu.Unlock()
 
 	for _, key := range keys {
@@ -70,6 +72,7 @@ func (w *watchers) readers(path string) (list []*session.Session) {
 			list = append(list, s)
 		}
 	}
+
 	return list
 }
 
@@ -78,11 +81,13 @@ func (w *watchers) Await(p checkpoint.Proc) {
 	if p.Start == 0 {
 		return // it cannot be told from a later process with the same number
 	}
+
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.mu.procs[p] {
 		return
 	}
+
 	w.mu.procs[p] = true
 
 	w.sessions.services.Spawn(func(ctx context.Context) {
@@ -93,6 +98,7 @@ func (w *watchers) Await(p checkpoint.Proc) {
 		if err != nil || ctx.Err() != nil {
 			return
 		}
+
 		// What the agent said before its end may still lie in the spool: its good-bye, most of all. A spool that cannot
 		// be read holds no death back.
 		_, _ = w.drain.once(ctx)

@@ -25,6 +25,7 @@ func Cut(b []byte, c Container, n int) []byte {
 	case len(c.Items) > 1:
 		start, end = it.Start, c.Items[1].Start
 	}
+
 	if !HasComment(b[start:it.Start]) && !HasComment(b[it.End:end]) {
 		return Splice(b, start, end, "")
 	}
@@ -37,11 +38,13 @@ func Cut(b []byte, c Container, n int) []byte {
 		b = Splice(b, comma, comma+1, "")
 		start, end = start-1, end-1
 	}
+
 	// An item with a line of its own takes the line with it. Else the line's end may belong to a comment.
 	rest := bytes.TrimPrefix(bytes.TrimLeft(b[end:], " \t"), []byte("\r"))
 	if bytes.HasPrefix(rest, []byte("\n")) {
 		start -= len(lead(b, start))
 	}
+
 	return Splice(b, start, end, "")
 }
 
@@ -83,9 +86,11 @@ func Put(b []byte, c Container, lay Layout, render func(Layout) string) []byte {
 				start = at + 1
 			}
 		}
+
 		if start == c.Open+1 && !lay.lines {
 			return Splice(b, start, c.End-1, render(lay))
 		}
+
 		return Splice(b, start, c.End-1, lay.eol+lay.indent+render(lay)+lay.eol+outer)
 	}
 
@@ -95,12 +100,14 @@ func Put(b []byte, c Container, lay Layout, render func(Layout) string) []byte {
 	if lay.lines = n >= 0; !lay.lines {
 		return Splice(b, last, last, ","+gap+render(lay))
 	}
+
 	lay.indent = gap[n+1:]
 	line := lay.eol + lay.indent + render(lay)
 	end, comma := lineRest(b, last)
 	if comma {
 		return Splice(b, end, end, line+",")
 	}
+
 	return Splice(b, last, end, ","+string(b[last:end])+line)
 }
 
@@ -111,6 +118,7 @@ func lineRest(b []byte, at int) (end int, comma bool) {
 		for at < len(b) && (b[at] == ' ' || b[at] == '\t') {
 			at++
 		}
+
 		if at < len(b) && b[at] == ',' && !comma {
 			comma = true
 			at++
@@ -140,11 +148,13 @@ func LayoutOf(b []byte, root Container) Layout {
 	if len(root.Items) == 0 {
 		return lay
 	}
+
 	gap := lead(b, root.Items[0].Start)
 	n := strings.LastIndexByte(gap, '\n')
 	if lay.lines = n >= 0; lay.lines && gap[n+1:] != "" {
 		lay.unit = strings.TrimPrefix(gap[n+1:], lineIndent(b, root.Open))
 	}
+
 	return lay
 }
 
@@ -165,10 +175,12 @@ func (lay Layout) Set(key string, value any) string {
 		enc.SetIndent(lay.indent, lay.unit)
 		colon = ": "
 	}
+
 	_ = enc.Encode(value) // plain structs of strings and numbers always encode
 	text := strings.ReplaceAll(strings.TrimSuffix(out.String(), "\n"), "\n", lay.eol)
 	if key == "" {
 		return text
 	}
+
 	return `"` + key + `"` + colon + text
 }

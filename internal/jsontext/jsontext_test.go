@@ -14,7 +14,8 @@ func TestObject(t *testing.T) {
 		`{}`: JSON, "\ufeff {\"a\":[1,{\"b\":\"}\\\"\"}]}\r\n": JSON, `{"'":"//","b":"/*"}`: JSON,
 		"// c\n{/**/}": Comments, `{"a":/* { */1} // }`: Comments, "{\"a\":1//\r\n}": Comments,
 		`{a:1}`: JSON5, `{'a':'it"s',}`: JSON5, `[1]`: none, `{"a":[1,2,],}`: JSON5, "\u00a0{$b:.5,c:+Infinity}": JSON5,
-		``: none, `{`: none, `{,}`: none, `{"a"}`: none, `{"a":}`: none, `{a:[}`: none, `{a:1}}`: none, `{} /* c`: none, `{a:1 b:2}`: none,
+		``: none, `{`: none, `{,}`: none, `{"a"}`: none, `{"a":}`: none, `{a:[}`: none, `{a:1}}`: none,
+		`{} /* c`: none, `{a:1 b:2}`: none,
 		`{a:[1 2]}`: none, `{a:'x}`: none, `{{}:1}`: none, `{a:` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `}`: none,
 	} {
 		for _, d := range []Dialect{JSON, Comments, JSON5} {
@@ -27,7 +28,10 @@ func TestObject(t *testing.T) {
 			}
 		}
 	}
-	for text, least := range map[string]Dialect{"": JSON, "\ufeff\r\n ": JSON, "// c": Comments, "/* c */ // d\n": Comments, "/* c": none, "x": none} {
+
+	for text, least := range map[string]Dialect{
+		"": JSON, "\ufeff\r\n ": JSON, "// c": Comments, "/* c */ // d\n": Comments, "/* c": none, "x": none,
+	} {
 		for _, d := range []Dialect{JSON, Comments, JSON5} {
 			if got, want := d.Blank([]byte(text)), least != none && d >= least; got != want {
 				t.Errorf("%q as %d: blank: %v, want %v", text, d, got, want)
@@ -44,12 +48,14 @@ func TestReadTorn(t *testing.T) {
 		if c.End >= 0 {
 			t.Errorf("%s: has an end", whole[:n])
 		}
+
 		for i, it := range c.Items {
 			if it.End < 0 && i < len(c.Items)-1 || !strings.Contains("a bb c e", it.Key) {
 				t.Errorf("%s: item %d is %+v", whole[:n], i, it)
 			}
 		}
 	}
+
 	c := Read([]byte(whole), 0)
 	if it, ok := Lookup([]byte(whole), c, "c", "d"); !ok || whole[it.Value:it.End] != "[1]" || len(c.Items) != 4 {
 		t.Errorf("got %+v, %v in %+v", it, ok, c)
@@ -82,6 +88,7 @@ func TestPutAndCut(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%q: %v", c.before, err)
 		}
+
 		got := Put(b, root, LayoutOf(b, root), func(l Layout) string { return l.Set("x", 0) })
 		if string(got) != c.after {
 			t.Errorf("%q: got %q, want %q", c.before, got, c.after)
@@ -97,7 +104,8 @@ func TestPutAndCut(t *testing.T) {
 		}
 	}
 	for before, after := range map[string]string{
-		`{"x":0,"a":1}`: `{"a":1}`, "{ \"x\":0 }": "{}", "{\n  // c\n  \"x\": 0,\n  a: 1\n}": "{\n  // c\n  a: 1\n}", "{x:0, // of x\n a:1}": "{ // of x\n a:1}",
+		`{"x":0,"a":1}`: `{"a":1}`, "{ \"x\":0 }": "{}", "{\n  // c\n  \"x\": 0,\n  a: 1\n}": "{\n  // c\n  a: 1\n}",
+		"{x:0, // of x\n a:1}": "{ // of x\n a:1}",
 		"{a:1, // of a\n x:0}": "{a:1 // of a\n }", "{a:1 // of a\n , x:0 }": "{a:1 // of a\n   }",
 	} {
 		root, err := JSON5.Object([]byte(before))
@@ -112,7 +120,10 @@ func TestPutAndCut(t *testing.T) {
 
 // FuzzEdit: what is put in and cut out leaves the text valid, and everything else in it byte for byte.
 func FuzzEdit(f *testing.F) {
-	for _, s := range []string{"{}", "{a:1}", "{'a':'\\'b',}", "//\n{}", "{ // c\n}", "{a:{b:[1,2,],},/**/}", "{\n a:1, // c\n}", "{a:1//\r\n,}"} {
+	for _, s := range []string{
+		"{}", "{a:1}", "{'a':'\\'b',}", "//\n{}", "{ // c\n}", "{a:{b:[1,2,],},/**/}", "{\n a:1, // c\n}",
+		"{a:1//\r\n,}",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -121,15 +132,28 @@ func FuzzEdit(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			with := Put([]byte(text), root, LayoutOf([]byte(text), root), func(l Layout) string { return l.Set("belay", 0) })
+
+			with := Put(
+				[]byte(text),
+				root,
+				LayoutOf([]byte(text), root),
+				func(l Layout) string { return l.Set("belay", 0) },
+			)
+
 			c, err := d.Object(with)
 			if err != nil || !slices.Equal(valuesOf(with, c), append(valuesOf([]byte(text), root), `"belay"0`)) {
 				t.Fatalf("%q as %d became %q: %v", text, d, with, err)
 			}
+
 			for n := range c.Items {
 				left := Cut(with, c, n)
 				rest, err := d.Object(left)
-				if want := slices.Delete(valuesOf(with, c), n, n+1); err != nil || !slices.Equal(valuesOf(left, rest), want) {
+				if want := slices.Delete(
+					valuesOf(with, c),
+					n,
+					n+1,
+				); err != nil ||
+					!slices.Equal(valuesOf(left, rest), want) {
 					t.Errorf("%q as %d without item %d is %q: %v", with, d, n, left, err)
 				}
 			}

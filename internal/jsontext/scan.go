@@ -81,6 +81,7 @@ func (d Dialect) Object(b []byte) (Container, error) {
 	if b[start] != '{' {
 		return Container{}, ErrNoObject
 	}
+
 	return Read(b, start), nil
 }
 
@@ -117,8 +118,10 @@ func withoutComments(b []byte) []byte {
 				out[i] = ' '
 			}
 		}
+
 		i = end
 	}
+
 	return out
 }
 
@@ -128,15 +131,18 @@ func valid(b []byte, i, depth int) int {
 	if end < 0 || b[i] != '{' && b[i] != '[' {
 		return end
 	}
+
 	c := Read(b, i)
 	if c.End != end || depth > maxDepth {
 		return -1
 	}
+
 	for _, it := range c.Items {
 		if it.End < 0 || valid(b, it.Value, depth+1) != it.End {
 			return -1
 		}
 	}
+
 	return end
 }
 
@@ -150,15 +156,18 @@ func Read(b []byte, i int) Container {
 			c.End = i + 1
 			return c
 		}
+
 		it := Item{Start: i, Value: i}
 		if object && !it.readKey(b) {
 			return c
 		}
+
 		it.End = ValueEnd(b, it.Value)
 		c.Items = append(c.Items, it)
 		if it.End < 0 {
 			return c
 		}
+
 		i = SkipSpace(b, it.End)
 		if closes(b, i, object) {
 			c.End = i + 1
@@ -184,11 +193,13 @@ func (it *Item) readKey(b []byte) bool {
 	if end < 0 {
 		return false
 	}
+
 	it.Key = Words(b[it.Start:end])
 	colon := SkipSpace(b, end)
 	if colon >= len(b) || b[colon] != ':' {
 		return false
 	}
+
 	it.Value = SkipSpace(b, colon+1)
 	return true
 }
@@ -198,14 +209,17 @@ func Words(raw []byte) string {
 	if len(raw) < 2 || raw[0] != '"' && raw[0] != '\'' {
 		return string(raw)
 	}
+
 	body := raw[1 : len(raw)-1]
 	if bytes.IndexByte(body, '\\') < 0 {
 		return string(body)
 	}
+
 	var words string
 	if raw[0] == '"' && json.Unmarshal(raw, &words) == nil {
 		return words
 	}
+
 	return string(body)
 }
 
@@ -237,6 +251,7 @@ func SkipSpace(b []byte, i int) int {
 				return i
 			}
 			i += n
+
 		case c < utf8.RuneSelf && c != '\v' && c != '\f':
 			return i
 		default:
@@ -264,6 +279,7 @@ func comment(b []byte, i int) int {
 			return n + 4
 		}
 	}
+
 	return 0
 }
 
@@ -274,11 +290,13 @@ func stringEnd(b []byte, i int) int {
 		if n < 0 {
 			return -1
 		}
+
 		j += n + 1
 		slashes := 0
 		for k := j - 2; k > i && b[k] == '\\'; k-- {
 			slashes++
 		}
+
 		if slashes%2 == 0 {
 			return j
 		}
@@ -291,15 +309,18 @@ func ValueEnd(b []byte, i int) int {
 	if i >= len(b) {
 		return -1
 	}
+
 	switch b[i] {
 	case '"', '\'':
 		return stringEnd(b, i)
 	case '{', '[':
 		return nestedEnd(b, i)
 	}
+
 	if n := bytes.IndexAny(b[i:], " \t\r\n,:{}[]\"'/"); n > 0 {
 		return i + n
 	}
+
 	return -1
 }
 
@@ -311,6 +332,7 @@ func nestedEnd(b []byte, i int) int {
 				return -1
 			}
 			i-- // the loop steps on
+
 		case '/':
 			i += max(comment(b, i)-1, 0)
 		case '{', '[':

@@ -1,5 +1,5 @@
-// Package lazyre compiles regular expressions when they are first used. A program that is started by every hook and command
-// must not compile all of them before main: together that was a quarter of belay's start.
+// Package lazyre compiles regular expressions when they are first used. A program that is started by every hook and
+// command must not compile all of them before main: together that was a quarter of belay's start.
 package lazyre
 
 import (

@@ -115,6 +115,7 @@ func isAboutSum(name string) bool {
 			return true
 		}
 	}
+
 	return false
 }
 

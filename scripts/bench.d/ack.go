@@ -41,22 +41,25 @@ type ackRun struct {
 	latency sample // us
 }
 
-// ack measures the daemon's replies to events of about 200 bytes, from another process, against round trips in C and the
-// bare syncs of one writer.
+// ack measures the daemon's replies to events of about 200 bytes, from another process, against round trips in C and
+// the bare syncs of one writer.
 func (b *bench) ack(ctx context.Context) error {
 	dir, env, err := b.folder()
 	if err != nil {
 		return err
 	}
+
 	d, err := b.daemon(ctx, dir, env)
 	if err != nil {
 		return err
 	}
+
 	defer func() { _ = d.stop() }() // all answers were read
 	pool, err := dialAll(ctx, d.socket, 64)
 	if err != nil {
 		return err
 	}
+
 	length := time.Duration(b.pick(400, 200)) * time.Millisecond
 	runs := map[load]*ackRun{}
 	var list []*variant
@@ -64,36 +67,48 @@ func (b *bench) ack(ctx context.Context) error {
 		for _, window := range []int{1, 64} {
 			for _, clients := range []int{1, 8, 64} {
 				r := &ackRun{load: load{clients, window, early}}
-				r.variant = variant{name: r.load.String(), round: func(context.Context) (float64, error) { return r.drive(pool[:clients], length) }}
+				r.variant = variant{
+					name:  r.load.String(),
+					round: func(context.Context) (float64, error) { return r.drive(pool[:clients], length) },
+				}
 				runs[r.load], list = r, append(list, &r.variant)
 			}
 		}
 	}
+
 	sync, err := bareSync(filepath.Join(dir, "bare"), length)
 	if err != nil {
 		return err
 	}
+
 	list = append(list, &sync.variant)
 	ping, oneway, stop, err := b.pingPong(ctx)
 	if err != nil {
 		return err
 	}
+
 	defer stop()
 	if ping != nil {
 		list = append(list, &ping.variant, oneway)
 	}
-	if err := b.compare(ctx, "acknowledgements, warm-up", 1, list); err != nil { // each session takes its first checkpoint
+
+	// each session takes its first checkpoint
+	if err := b.compare(ctx, "acknowledgements, warm-up", 1, list); err != nil {
 		return err
 	}
+
 	for _, v := range list {
 		v.got = nil
 	}
+
 	for _, r := range runs {
 		r.latency = nil
 	}
+
 	if err := b.compare(ctx, "acknowledgements", b.pick(5, 3), list); err != nil {
 		return err
 	}
+
 	b.ackRows(runs, sync, ping, oneway)
 	return nil
 }
@@ -106,6 +121,7 @@ func (b *bench) ackRows(runs map[load]*ackRun, sync, ping *ackRun, oneway *varia
 	if ping != nil {
 		back, out = ping.latency, oneway.got
 	}
+
 	r.add("C ping-pong, 200 B and 20 B", "us", back)
 	r.add("C one way, one write an event", "ev/s", out)
 	for _, early := range []bool{false, true} {
@@ -148,8 +164,13 @@ func dialAll(ctx context.Context, socket string, n int) ([]*peer, error) {
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, &peer{c: c, r: bufio.NewReaderSize(c, 64<<10), name: fmt.Sprintf("3f0c2a9e-2f7d-4c7e-9a11-%012d", i)})
+
+		list = append(
+			list,
+			&peer{c: c, r: bufio.NewReaderSize(c, 64<<10), name: fmt.Sprintf("3f0c2a9e-2f7d-4c7e-9a11-%012d", i)},
+		)
 	}
+
 	return list, nil
 }
 
@@ -161,12 +182,14 @@ func (r *ackRun) drive(peers []*peer, length time.Duration) (float64, error) {
 	for i, p := range peers {
 		wg.Go(func() { took[i], errs[i] = p.talk(r.window, r.early, start.Add(length)) })
 	}
+
 	wg.Wait()
 	span, n := time.Since(start), 0
 	for _, t := range took {
 		n += len(t)
 		r.latency.add(t...)
 	}
+
 	return float64(n) / span.Seconds(), errors.Join(errs...)
 }
 
@@ -181,9 +204,11 @@ func (p *peer) talk(window int, early bool, end time.Time) (took sample, err err
 				return nil, err
 			}
 		}
+
 		if len(p.times) == 0 {
 			return took, nil
 		}
+
 		for room = 0; room == 0 || room < len(p.times) && p.whole(); room++ {
 			line, err := p.r.ReadSlice('\n')
 			if err != nil {
@@ -192,8 +217,10 @@ func (p *peer) talk(window int, early bool, end time.Time) (took sample, err err
 			if !bytes.HasPrefix(line, []byte(`{"ok":true,"seq":`)) {
 				return nil, fmt.Errorf("answer: %s", line)
 			}
+
 			took = append(took, us(time.Since(p.times[room])))
 		}
+
 		p.times = append(p.times[:0], p.times[room:]...)
 	}
 }
@@ -210,15 +237,18 @@ func (p *peer) send(n int, early bool) error {
 	for range n {
 		p.event(early)
 	}
+
 	now := time.Now()
 	for range n {
 		p.times = append(p.times, now)
 	}
+
 	_, err := p.c.Write(p.line)
 	return err
 }
 
-// event adds the next of a session's events: turns of a prompt, three tool calls and a stop, in lines of about 200 bytes.
+// event adds the next of a session's events: turns of a prompt, three tool calls and a stop, in lines of about 200
+// bytes.
 func (p *peer) event(early bool) {
 	start := len(p.line)
 	add := func(words ...string) {
@@ -226,10 +256,12 @@ func (p *peer) event(early bool) {
 			p.line = append(p.line, w...)
 		}
 	}
+
 	add(`{"v":1,"op":"event","agent":"bench","session":"`, p.name, `"`)
 	if early {
 		add(`,"early":true`)
 	}
+
 	n := strconv.Itoa(p.sent / 2)
 	switch step := p.sent % 8; step {
 	case 0:
@@ -243,9 +275,11 @@ func (p *peer) event(early bool) {
 	default:
 		add(`,"body":{"kind":"tool-end","call":"c`, strconv.Itoa(p.sent-1), `","name":"Bash","output":"ok `, n)
 	}
+
 	if room := 200 - 3 - (len(p.line) - start); room > 0 {
 		add(strings.Repeat("x", room))
 	}
+
 	add("\"}}\n")
 	p.sent++
 }
@@ -256,6 +290,7 @@ func bareSync(path string, length time.Duration) (*ackRun, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	r := &ackRun{}
 	line := bytes.Repeat([]byte("x"), 200)
 	r.variant = variant{name: "bare fdatasync", round: func(context.Context) (float64, error) {
@@ -268,11 +303,14 @@ func bareSync(path string, length time.Duration) (*ackRun, error) {
 			if err := unix.Fdatasync(int(f.Fd())); err != nil {
 				return 0, err
 			}
+
 			r.latency.add(us(time.Since(one)))
 			n++
 		}
+
 		return float64(n) / time.Since(start).Seconds(), nil
 	}}
+
 	return r, nil
 }
 
@@ -281,14 +319,17 @@ func (b *bench) pingPong(ctx context.Context) (ping *ackRun, oneway *variant, st
 	if b.noC != "" {
 		return nil, nil, func() {}, nil
 	}
+
 	dir, env, err := b.folder()
 	if err != nil {
 		return nil, nil, nil, err
 	}
+
 	s, err := b.serve(ctx, dir, env, b.program("serve"), socketOf(dir))
 	if err != nil {
 		return nil, nil, nil, err
 	}
+
 	ping = &ackRun{}
 	ping.variant = variant{name: "C ping-pong", round: func(ctx context.Context) (float64, error) {
 		out, err := exec.CommandContext(ctx, b.program("pingpong"), s.socket, "5000").Output()
@@ -299,6 +340,7 @@ func (b *bench) pingPong(ctx context.Context) (ping *ackRun, oneway *variant, st
 		}
 		return 0, err
 	}}
+
 	const events = 100_000
 	oneway = &variant{name: "C one way", round: func(ctx context.Context) (float64, error) {
 		out, err := exec.CommandContext(ctx, b.program("oneway"), strconv.Itoa(events)).Output()
@@ -308,5 +350,6 @@ func (b *bench) pingPong(ctx context.Context) (ping *ackRun, oneway *variant, st
 		ns, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
 		return events / ns * 1e9, err
 	}}
+
 	return ping, oneway, func() { _ = s.stop() }, nil // only its answers count
 }

@@ -13,7 +13,8 @@ import (
 	"belay/checkpoint"
 )
 
-// TestTranscripts: what is generated is what the agents' readers understand; else the figures would be those of bad lines.
+// TestTranscripts: what is generated is what the agents' readers understand; else the figures would be those of bad
+// lines.
 func TestTranscripts(t *testing.T) {
 	b := &bench{dir: t.TempDir()}
 	for _, f := range forms() {
@@ -24,10 +25,12 @@ func TestTranscripts(t *testing.T) {
 		if got := sizeOf(r.path); got < 1<<20-64<<10 || got > 1<<20+64<<10 {
 			t.Errorf("%s: %d bytes, want about 1 MB", f.agent, got)
 		}
+
 		got, err := r.read(context.Background(), r.near, checkpoint.ReadOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		answers, results := 0, 0
 		for _, e := range got.Entries {
 			switch {
@@ -37,8 +40,15 @@ func TestTranscripts(t *testing.T) {
 				results++
 			}
 		}
+
 		if answers != 5 || results != 10 || got.Losses.BadLines != 0 {
-			t.Errorf("%s: %d answers, %d results, losses %+v after the cursor; want 5, 10 and none", f.agent, answers, results, got.Losses)
+			t.Errorf(
+				"%s: %d answers, %d results, losses %+v after the cursor; want 5, 10 and none",
+				f.agent,
+				answers,
+				results,
+				got.Losses,
+			)
 		}
 	}
 }
@@ -79,7 +89,11 @@ func TestReport(t *testing.T) {
 	if err := r.print(&out); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"2.00x yard  [X1: at most 2x: met]", "2.10x yard  [X1: at most 2x: MISSED]", "[X1: at most 2x: not judged]", "\n1 goals missed\n"} {
+
+	for _, want := range []string{
+		"2.00x yard  [X1: at most 2x: met]", "2.10x yard  [X1: at most 2x: MISSED]", "[X1: at most 2x: not judged]",
+		"\n1 goals missed\n",
+	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in:\n%s", want, out.String())
 		}

@@ -2,8 +2,8 @@
 
 // Command bench.d measures belay against yardsticks of the same run (scripts/bench starts it).
 //
-// Variants of one comparison are run in random order, round after round, so that other work on the machine hits all alike.
-// It writes only below a folder of its own, which it removes, and ends every program that it started.
+// Variants of one comparison are run in random order, round after round, so that other work on the machine hits all
+// alike. It writes only below a folder of its own, which it removes, and ends every program that it started.
 //
 // It does not judge a machine by absolute times, and it fails no build: a missed goal is printed, not an error.
 package main
@@ -78,14 +78,17 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) (err error) 
 	if fl.Parse(args) != nil {
 		return errUsage
 	}
+
 	chosen, err := choose(*only)
 	if err != nil {
 		return err
 	}
+
 	dir, err := os.MkdirTemp(*parent, "belay-bench.")
 	if err != nil {
 		return err
 	}
+
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	b := &bench{dir: dir, bin: filepath.Join(dir, "bin"), quick: *quick, show: newProgress(errOut)}
 	begin := time.Now()
@@ -95,6 +98,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) (err error) 
 	if b.launch, err = startLauncher(b.program("launch")); err != nil {
 		return err
 	}
+
 	defer func() { err = errors.Join(err, b.launch.close()) }()
 	for _, p := range chosen {
 		b.report.section(p.what)
@@ -103,11 +107,13 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) (err error) 
 		}
 		b.show.done()
 	}
+
 	b.report.Machine = machine(dir)
 	b.report.Skipped, b.report.Quick, b.report.Seconds = b.noC, *quick, time.Since(begin).Seconds()
 	if *asJSON {
 		return b.report.json(out)
 	}
+
 	return b.report.print(out)
 }
 
@@ -116,6 +122,7 @@ func choose(only string) ([]part, error) {
 	if only == "" {
 		return all, nil
 	}
+
 	var chosen []part
 	for word := range strings.SplitSeq(only, ",") {
 		i := slices.IndexFunc(all, func(p part) bool { return p.name == word })
@@ -124,6 +131,7 @@ func choose(only string) ([]part, error) {
 		}
 		chosen = append(chosen, all[i])
 	}
+
 	return chosen, nil
 }
 
@@ -150,14 +158,17 @@ func (b *bench) compare(ctx context.Context, what string, rounds int, list []*va
 			if err := ctx.Err(); err != nil {
 				return err
 			}
+
 			v := list[i]
 			x, err := v.round(ctx)
 			if err != nil {
 				return fmt.Errorf("%s: %w", v.name, err)
 			}
+
 			v.got.add(x)
 			b.show.step()
 		}
 	}
+
 	return nil
 }

@@ -25,8 +25,12 @@ func (b *bench) build(ctx context.Context) error {
 	if err := os.MkdirAll(b.bin, 0o700); err != nil {
 		return err
 	}
+
 	b.show.begin("build", 6)
-	for _, pkg := range []string{"./cmd/belay", "./cmd/belay-hook", "./scripts/bench.d/empty", "./scripts/bench.d/netonly", "./scripts/bench.d/launch"} {
+	for _, pkg := range []string{
+		"./cmd/belay", "./cmd/belay-hook", "./scripts/bench.d/empty", "./scripts/bench.d/netonly",
+		"./scripts/bench.d/launch",
+	} {
 		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", b.bin+"/", pkg)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -34,18 +38,29 @@ func (b *bench) build(ctx context.Context) error {
 		}
 		b.show.step()
 	}
+
 	gcc, err := exec.LookPath("gcc")
 	if err != nil {
 		b.noC = "gcc is not here"
 		return nil
 	}
+
 	for _, name := range []string{"floor", "serve", "pingpong", "oneway"} {
-		cmd := exec.CommandContext(ctx, gcc, "-O2", "-static", "-o", b.program(name), filepath.Join("scripts/bench.d/c", name+".c"))
+		cmd := exec.CommandContext(
+			ctx,
+			gcc,
+			"-O2",
+			"-static",
+			"-o",
+			b.program(name),
+			filepath.Join("scripts/bench.d/c", name+".c"),
+		)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			b.noC = fmt.Sprintf("gcc does not build %s: %v %s", name, err, out)
 			return nil
 		}
 	}
+
 	return nil
 }
 
@@ -57,11 +72,18 @@ func (b *bench) folder() (dir string, env []string, err error) {
 	if err != nil {
 		return "", nil, err
 	}
+
 	home := filepath.Join(dir, "home")
 	config := filepath.Join(home, "config.yaml")
 	err = errors.Join(os.Mkdir(home, 0o700), os.WriteFile(config, nil, 0o600))
-	env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "BELAY_CONFIG=" + config, "BELAY_STATE_DIR=" + stateOf(dir),
-		"BELAY_LIMITS_SESSIONS_PER_MINUTE=1000000"}
+	env = []string{
+		"HOME=" + home,
+		"PATH=" + os.Getenv("PATH"),
+		"BELAY_CONFIG=" + config,
+		"BELAY_STATE_DIR=" + stateOf(dir),
+		"BELAY_LIMITS_SESSIONS_PER_MINUTE=1000000",
+	}
+
 	return dir, env, err
 }
 
@@ -80,6 +102,7 @@ func (b *bench) serve(ctx context.Context, dir string, env []string, words ...st
 	if err != nil {
 		return nil, err
 	}
+
 	c, err := dialUntil(ctx, s.socket, 10*time.Second)
 	if err == nil {
 		_, err = hello(c)
@@ -88,6 +111,7 @@ func (b *bench) serve(ctx context.Context, dir string, env []string, words ...st
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s: %w", words[0], err), s.stop())
 	}
+
 	return s, nil
 }
 
@@ -110,6 +134,7 @@ func (s *server) stop() error {
 	if errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signaled() {
 		err = nil // yardsticks know no SIGTERM
 	}
+
 	return errors.Join(err, removed(s.socket))
 }
 
@@ -167,10 +192,12 @@ func startLauncher(path string) (*launcher, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	out, err := l.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
+
 	l.in, l.out = in, bufio.NewReader(out)
 	return l, l.cmd.Start()
 }
@@ -183,19 +210,23 @@ func (l *launcher) run(dir, stdin string, env []string, words ...string) (cost, 
 	if _, err := io.WriteString(l.in, strings.Join(append(f, words...), "\x1f")+"\n"); err != nil {
 		return cost{}, err
 	}
+
 	line, err := l.out.ReadString('\n')
 	if err != nil {
 		return cost{}, err
 	}
+
 	var ns, faults, kb int64
 	var c cost
 	if _, err := fmt.Sscan(line, &ns, &faults, &kb, &c.code); err != nil {
 		return c, fmt.Errorf("run %s: %s", words[0], strings.TrimSpace(line))
 	}
+
 	c.took, c.faults, c.rss = time.Duration(ns), float64(faults), float64(kb)/1024
 	if c.code != 0 {
 		return c, fmt.Errorf("run %s: exit code %d", strings.Join(words, " "), c.code)
 	}
+
 	return c, nil
 }
 
@@ -221,10 +252,12 @@ func ask(ctx context.Context, socket string, req wire.Request, payload []byte) (
 	if err != nil {
 		return wire.Reply{}, err
 	}
+
 	defer c.Close()
 	r, _, err := c.Do(ctx, req, payload)
 	if err == nil && !r.OK {
 		err = fmt.Errorf("op %s: %s", req.Op, r.Message)
 	}
+
 	return r, err
 }

@@ -48,14 +48,17 @@ func (b *bench) recover(ctx context.Context) error {
 	if b.quick {
 		sizes = sizes[:3]
 	}
+
 	dir, env, err := b.folder()
 	if err != nil {
 		return err
 	}
+
 	floor, stop, err := b.floor(ctx, dir, env)
 	if err != nil {
 		return err
 	}
+
 	defer stop()
 	help := b.process("belay --help", dir, "", env, nil, b.program("belay"), "--help")
 	list := []*variant{floor, help}
@@ -67,6 +70,7 @@ func (b *bench) recover(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
+
 			b.show.step()
 			defer os.RemoveAll(r.dir) // a gigabyte need not stay until the end of the run
 			defer os.RemoveAll(r.lateDir)
@@ -80,9 +84,11 @@ func (b *bench) recover(ctx context.Context) error {
 			}
 		}
 	}
+
 	if err := b.compare(ctx, "belay recover", b.pick(15, 7), list); err != nil {
 		return err
 	}
+
 	b.recoverRows(trials, floor, help)
 	return b.lastFive(ctx, trials)
 }
@@ -92,10 +98,12 @@ func (b *bench) floor(ctx context.Context, dir string, env []string) (*variant, 
 	if b.noC != "" {
 		return &variant{name: "no C", round: func(context.Context) (float64, error) { return 0, nil }}, func() {}, nil
 	}
+
 	s, err := b.serve(ctx, dir, env, b.program("serve"), socketOf(dir))
 	if err != nil {
 		return nil, nil, err
 	}
+
 	return b.process("C floor", dir, "", nil, nil, b.program("floor"), s.socket), func() { _ = s.stop() }, nil
 }
 
@@ -112,14 +120,24 @@ func (b *bench) recoverRows(trials []*trial, floor, help *variant) {
 		}
 		r.add(name+", peak RSS", "MB", rss).worth("D2: at most 20 MB", rss.median() <= 20)
 	}
+
 	for _, big := range trials {
 		for _, small := range trials {
 			if big.bytes == 1<<30 && small.bytes == 10<<20 && big.agent == small.agent && big.name == small.name {
-				w := r.add(fmt.Sprintf("%s 1 GB, %s", big.agent, big.name), "ms", big.seen.got).over("10 MB", small.seen.got)
+				w := r.add(
+					fmt.Sprintf("%s 1 GB, %s", big.agent, big.name),
+					"ms",
+					big.seen.got,
+				).over(
+					"10 MB",
+					small.seen.got,
+				)
+
 				if big.name == at99 { // its delta is a hundred times as long
 					w.worth("M02: under 1 s", w.Median < 1000)
 					continue
 				}
+
 				w.most("M02", 3)
 			}
 		}
@@ -141,24 +159,35 @@ func (b *bench) lastFive(ctx context.Context, trials []*trial) error {
 		if t.name != firstSight {
 			continue
 		}
+
 		list = append(list, &variant{name: "last five", round: func(ctx context.Context) (float64, error) {
 			start := time.Now()
 			got, err := t.read(ctx, t.near, checkpoint.ReadOptions{})
 			took := us(time.Since(start))
 			if err == nil && (len(got.Entries) < 5 || got.First) {
-				err = fmt.Errorf("%d entries (first sight: %v) after a cursor in %s", len(got.Entries), got.First, t.path)
+				err = fmt.Errorf(
+					"%d entries (first sight: %v) after a cursor in %s",
+					len(got.Entries),
+					got.First,
+					t.path,
+				)
 			}
+
 			return took, err
 		}})
+
 		of = append(of, t.recorded)
 	}
+
 	if err := b.compare(ctx, "the last five turns, in process", b.pick(50, 20), list); err != nil {
 		return err
 	}
+
 	for i, v := range list {
 		b.report.add(fmt.Sprintf("%s %s, last five turns, in process", of[i].agent, human(of[i].bytes)), "us", v.got).
 			worth("D1: at most 1 ms", v.got.median() <= 1000)
 	}
+
 	return nil
 }
 
@@ -171,10 +200,12 @@ func (b *bench) scan(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		r := &recorded{form: f, dir: dir, env: env, bytes: size, path: dir + "/" + session + ".jsonl"}
 		if _, err := f.grow(r.path, 1, size); err != nil {
 			return err
 		}
+
 		list := []*variant{
 			{name: "read", round: r.timed(size, func(context.Context) error { return readOnly(r.path) })},
 			{name: "lines", round: r.timed(size, func(context.Context) error { return linesOnly(r.path) })},
@@ -184,11 +215,22 @@ func (b *bench) scan(ctx context.Context) error {
 			})},
 			{name: "mirror", round: r.timed(size, func(ctx context.Context) error { return b.mirrored(ctx, r.path) })},
 		}
+
 		if err := b.compare(ctx, "whole file, "+f.agent, b.pick(5, 3), list); err != nil {
 			return err
 		}
-		for i, name := range []string{"read() only", "split into lines", "all entries decoded", "mirror, secrets removed"} {
-			w := b.report.add(fmt.Sprintf("%s %s, %s", f.agent, human(size), name), "MB/s", list[i].got).over("read()", list[0].got)
+
+		for i, name := range []string{
+			"read() only", "split into lines", "all entries decoded", "mirror, secrets removed",
+		} {
+			w := b.report.add(
+				fmt.Sprintf("%s %s, %s", f.agent, human(size), name),
+				"MB/s",
+				list[i].got,
+			).over(
+				"read()",
+				list[0].got,
+			)
 			switch i {
 			case 1:
 				w.least("D2", 0.5)
@@ -196,10 +238,12 @@ func (b *bench) scan(ctx context.Context) error {
 				w.worth("D2: at least 100 MB/s", w.Median >= 100)
 			}
 		}
+
 		if err := os.RemoveAll(dir); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -217,6 +261,7 @@ func readOnly(path string) error {
 	if err != nil {
 		return err
 	}
+
 	defer f.Close()
 	buf := make([]byte, 256<<10)
 	for {
@@ -239,14 +284,17 @@ func (b *bench) mirrored(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
+
 	m, err := mirror.Open(vfs.OS{}, dir, mirror.Options{FirstSight: 1 << 40})
 	if err != nil {
 		return err
 	}
+
 	for done := false; !done && err == nil; {
 		var p mirror.Progress
 		p, err = m.Sync(ctx, path)
 		done = p.Done
 	}
+
 	return errors.Join(err, m.Close(), os.RemoveAll(dir))
 }

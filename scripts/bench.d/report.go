@@ -62,7 +62,16 @@ func (r *report) section(name string) { r.current = name }
 
 // add makes a row of a sample.
 func (r *report) add(name, unit string, s sample) *row {
-	w := &row{Section: r.current, Name: name, Unit: unit, Median: s.median(), Min: s.at(0), P99: s.at(0.99), Rounds: len(s)}
+	w := &row{
+		Section: r.current,
+		Name:    name,
+		Unit:    unit,
+		Median:  s.median(),
+		Min:     s.at(0),
+		P99:     s.at(0.99),
+		Rounds:  len(s),
+	}
+
 	r.Rows = append(r.Rows, w)
 	return w
 }
@@ -105,21 +114,42 @@ func (r *report) json(out io.Writer) error {
 
 func (r *report) print(out io.Writer) error {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s, %s CPUs, %s, %s; %.0f s", r.Machine["os"], r.Machine["cpus"], r.Machine["go"], r.Machine["disk"], r.Seconds)
+	fmt.Fprintf(
+		&text,
+		"%s, %s CPUs, %s, %s; %.0f s",
+		r.Machine["os"],
+		r.Machine["cpus"],
+		r.Machine["go"],
+		r.Machine["disk"],
+		r.Seconds,
+	)
+
 	if r.Skipped != "" {
 		fmt.Fprintf(&text, "; without C yardsticks: %s", r.Skipped)
 	}
+
 	text.WriteByte('\n')
 	section, missed := "", 0
 	for _, w := range r.Rows {
 		if w.Section != section {
 			section = w.Section
-			fmt.Fprintf(&text, "\n%-50s %10s %10s %10s %-6s %s\n", strings.ToUpper(section), "median", "min", "p99", "", "ratio")
+			fmt.Fprintf(
+				&text,
+				"\n%-50s %10s %10s %10s %-6s %s\n",
+				strings.ToUpper(section),
+				"median",
+				"min",
+				"p99",
+				"",
+				"ratio",
+			)
 		}
+
 		line := fmt.Sprintf("%-50s %10s %10s %10s %-6s", w.Name, number(w.Median), number(w.Min), number(w.P99), w.Unit)
 		if w.Ratio > 0 {
 			line += fmt.Sprintf(" %.2fx %s", w.Ratio, w.Against)
 		}
+
 		if w.Goal != "" {
 			verdict := "not judged"
 			if w.Met != nil {
@@ -128,10 +158,13 @@ func (r *report) print(out io.Writer) error {
 					missed++
 				}
 			}
+
 			line += fmt.Sprintf("  [%s: %s]", w.Goal, verdict)
 		}
+
 		text.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
+
 	fmt.Fprintf(&text, "\n%d goals missed\n", missed)
 	_, err := io.WriteString(out, text.String())
 	return err
@@ -148,7 +181,12 @@ func number(x float64) string {
 }
 
 func machine(dir string) map[string]string {
-	m := map[string]string{"os": runtime.GOOS + "/" + runtime.GOARCH, "cpus": fmt.Sprint(runtime.NumCPU()), "go": runtime.Version(), "disk": fileSystem(dir)}
+	m := map[string]string{
+		"os":   runtime.GOOS + "/" + runtime.GOARCH,
+		"cpus": fmt.Sprint(runtime.NumCPU()),
+		"go":   runtime.Version(),
+		"disk": fileSystem(dir),
+	}
 	return m
 }
 
@@ -158,10 +196,19 @@ func fileSystem(dir string) string {
 	if unix.Statfs(dir, &st) != nil {
 		return "unknown file system"
 	}
-	names := map[int64]string{0xef53: "ext4", 0x01021994: "tmpfs (syncs are free: use --dir)", 0x58465342: "xfs", 0x9123683e: "btrfs", 0x794c7630: "overlayfs"}
+
+	names := map[int64]string{
+		0xef53:     "ext4",
+		0x01021994: "tmpfs (syncs are free: use --dir)",
+		0x58465342: "xfs",
+		0x9123683e: "btrfs",
+		0x794c7630: "overlayfs",
+	}
+
 	if name, ok := names[int64(st.Type)]; ok { //nolint:unconvert // its type differs between systems
 		return name
 	}
+
 	return fmt.Sprintf("file system %#x", st.Type)
 }
 
@@ -183,8 +230,17 @@ func (p *progress) begin(what string, steps int) {
 		fmt.Fprintf(p.out, "%s %s\n", time.Now().Format("15:04:05"), what)
 		return
 	}
-	p.bar = progressbar.NewOptions(steps, progressbar.OptionSetWriter(p.out), progressbar.OptionSetDescription(what),
-		progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+
+	p.bar = progressbar.NewOptions(
+		steps,
+		progressbar.OptionSetWriter(p.out),
+		progressbar.OptionSetDescription(what),
+		progressbar.OptionSetWidth(
+			30,
+		),
+		progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionClearOnFinish(),
+	)
 }
 
 func (p *progress) step() {

@@ -39,7 +39,11 @@ type form struct {
 func forms() []form {
 	return []form{
 		{"claude-code", "", claudeTurn},
-		{"pi", `{"type":"session","version":3,"id":"` + session + `","timestamp":"2026-01-05T10:00:00.000Z","cwd":"/proj/demo"}` + "\n", piTurn},
+		{
+			"pi",
+			`{"type":"session","version":3,"id":"` + session + `","timestamp":"2026-01-05T10:00:00.000Z","cwd":"/proj/demo"}` + "\n",
+			piTurn,
+		},
 	}
 }
 
@@ -66,21 +70,88 @@ func claudeTurn(p *page, n int) {
 		}
 		p.add(`{"parentUuid":"`, kind, of, `"`)
 	}
+
 	parent("e", n-1)
-	p.add(`,"type":"user","promptId":"p`, n, `","message":{"role":"user","content":"prompt `, n, `: please go on with the parser and run its tests"},"uuid":"u`, n, `"`, rest)
+	p.add(
+		`,"type":"user","promptId":"p`,
+		n,
+		`","message":{"role":"user","content":"prompt `,
+		n,
+		`: please go on with the parser and run its tests"},"uuid":"u`,
+		n,
+		`"`,
+		rest,
+	)
+
 	for c := range 2 {
 		from := []any{`{"parentUuid":"u`, n, `"`}
 		if c > 0 {
 			from = []any{`{"parentUuid":"r`, n, `-`, c - 1, `"`}
 		}
+
 		p.add(from...)
-		p.add(`,"type":"assistant","message":{"content":[{"text":"`, prose, `","type":"text"},{"id":"t`, n, `-`, c, `","input":{"command":"go test ./parser -run `, n,
-			`","description":"run the tests"},"name":"Bash","type":"tool_use"}],"id":"m`, n, `-`, c, `","model":"claude-sonnet-4-5","role":"assistant","stop_reason":"tool_use","type":"message"},"uuid":"a`, n, `-`, c, `"`, rest)
-		p.add(`{"parentUuid":"a`, n, `-`, c, `","type":"user","promptId":"p`, n, `","message":{"role":"user","content":[{"tool_use_id":"t`, n, `-`, c,
-			`","type":"tool_result","content":"`, output, output, `","is_error":false}]},"uuid":"r`, n, `-`, c, `","toolUseResult":{"stdout":"`, output, output, `","stderr":"","interrupted":false}`, rest)
+		p.add(
+			`,"type":"assistant","message":{"content":[{"text":"`,
+			prose,
+			`","type":"text"},{"id":"t`,
+			n,
+			`-`,
+			c,
+			`","input":{"command":"go test ./parser -run `,
+			n,
+			`","description":"run the tests"},"name":"Bash","type":"tool_use"}],"id":"m`,
+			n,
+			`-`,
+			c,
+			`","model":"claude-sonnet-4-5","role":"assistant","stop_reason":"tool_use","type":"message"},"uuid":"a`,
+			n,
+			`-`,
+			c,
+			`"`,
+			rest,
+		)
+
+		p.add(
+			`{"parentUuid":"a`,
+			n,
+			`-`,
+			c,
+			`","type":"user","promptId":"p`,
+			n,
+			`","message":{"role":"user","content":[{"tool_use_id":"t`,
+			n,
+			`-`,
+			c,
+			`","type":"tool_result","content":"`,
+			output,
+			output,
+			`","is_error":false}]},"uuid":"r`,
+			n,
+			`-`,
+			c,
+			`","toolUseResult":{"stdout":"`,
+			output,
+			output,
+			`","stderr":"","interrupted":false}`,
+			rest,
+		)
 	}
-	p.add(`{"parentUuid":"r`, n, `-1","type":"assistant","message":{"content":[{"text":"answer `, n, `: `, prose, prose, `","type":"text"}],"id":"m`, n,
-		`","model":"claude-sonnet-4-5","role":"assistant","stop_reason":"end_turn","type":"message"},"uuid":"e`, n, `"`, rest)
+
+	p.add(
+		`{"parentUuid":"r`,
+		n,
+		`-1","type":"assistant","message":{"content":[{"text":"answer `,
+		n,
+		`: `,
+		prose,
+		prose,
+		`","type":"text"}],"id":"m`,
+		n,
+		`","model":"claude-sonnet-4-5","role":"assistant","stop_reason":"end_turn","type":"message"},"uuid":"e`,
+		n,
+		`"`,
+		rest,
+	)
 }
 
 func piTurn(p *page, n int) {
@@ -89,17 +160,86 @@ func piTurn(p *page, n int) {
 	if n > 1 {
 		up = `"e` + strconv.Itoa(n-1) + `"`
 	}
-	p.add(`{"type":"message","id":"u`, n, `","parentId":`, up, `,`, stamp, `,"message":{"role":"user","content":[{"type":"text","text":"prompt `, n, `: please go on with the parser and run its tests"}],"timestamp":1767607200000}}`, "\n")
+
+	p.add(
+		`{"type":"message","id":"u`,
+		n,
+		`","parentId":`,
+		up,
+		`,`,
+		stamp,
+		`,"message":{"role":"user","content":[{"type":"text","text":"prompt `,
+		n,
+		`: please go on with the parser and run its tests"}],"timestamp":1767607200000}}`,
+		"\n",
+	)
+
 	last := "u"
 	for c := range 2 {
-		p.add(`{"type":"message","id":"a`, c, `.`, n, `","parentId":"`, last, n, `",`, stamp, `,"message":{"role":"assistant","content":[{"type":"text","text":"`, prose,
-			`"},{"type":"toolCall","id":"t`, n, `-`, c, `","name":"exec","arguments":{"command":"go test ./parser -run `, n, `"}}],"api":"messages","provider":"p","model":"m","usage":{"input":1020,"output":20},"stopReason":"toolUse","timestamp":1767607200000}}`, "\n")
-		p.add(`{"type":"message","id":"r`, c, `.`, n, `","parentId":"a`, c, `.`, n, `",`, stamp, `,"message":{"role":"toolResult","toolCallId":"t`, n, `-`, c, `","toolName":"exec","content":[{"type":"text","text":"`, output, output, output, output,
-			`"}],"isError":false,"timestamp":1767607200000}}`, "\n")
+		p.add(
+			`{"type":"message","id":"a`,
+			c,
+			`.`,
+			n,
+			`","parentId":"`,
+			last,
+			n,
+			`",`,
+			stamp,
+			`,"message":{"role":"assistant","content":[{"type":"text","text":"`,
+			prose,
+			`"},{"type":"toolCall","id":"t`,
+			n,
+			`-`,
+			c,
+			`","name":"exec","arguments":{"command":"go test ./parser -run `,
+			n,
+			`"}}],"api":"messages","provider":"p","model":"m","usage":{"input":1020,"output":20},"stopReason":"toolUse","timestamp":1767607200000}}`,
+			"\n",
+		)
+
+		p.add(
+			`{"type":"message","id":"r`,
+			c,
+			`.`,
+			n,
+			`","parentId":"a`,
+			c,
+			`.`,
+			n,
+			`",`,
+			stamp,
+			`,"message":{"role":"toolResult","toolCallId":"t`,
+			n,
+			`-`,
+			c,
+			`","toolName":"exec","content":[{"type":"text","text":"`,
+			output,
+			output,
+			output,
+			output,
+			`"}],"isError":false,"timestamp":1767607200000}}`,
+			"\n",
+		)
+
 		last = `r` + strconv.Itoa(c) + `.`
 	}
-	p.add(`{"type":"message","id":"e`, n, `","parentId":"r1.`, n, `",`, stamp, `,"message":{"role":"assistant","content":[{"type":"text","text":"answer `, n, `: `, prose, prose,
-		`"}],"api":"messages","provider":"p","model":"m","usage":{"input":1020,"output":20},"stopReason":"stop","timestamp":1767607200000}}`, "\n")
+
+	p.add(
+		`{"type":"message","id":"e`,
+		n,
+		`","parentId":"r1.`,
+		n,
+		`",`,
+		stamp,
+		`,"message":{"role":"assistant","content":[{"type":"text","text":"answer `,
+		n,
+		`: `,
+		prose,
+		prose,
+		`"}],"api":"messages","provider":"p","model":"m","usage":{"input":1020,"output":20},"stopReason":"stop","timestamp":1767607200000}}`,
+		"\n",
+	)
 }
 
 // grow appends turns until the file has so many bytes; from is the number of the first. It gives that of the next.
@@ -108,15 +248,18 @@ func (f form) grow(path string, from int, size int64) (next int, err error) {
 	if err != nil {
 		return 0, err
 	}
+
 	defer func() { err = errors.Join(err, h.Close()) }()
 	info, err := h.Stat()
 	if err != nil {
 		return 0, err
 	}
+
 	w, p, at := bufio.NewWriterSize(h, 1<<20), &page{}, info.Size()
 	if at == 0 {
 		p.add(f.head)
 	}
+
 	for next = from; at < size; next++ {
 		f.turn(p, next)
 		at += int64(len(p.b))
@@ -125,10 +268,12 @@ func (f form) grow(path string, from int, size int64) (next int, err error) {
 		}
 		p.b = p.b[:0]
 	}
+
 	return next, w.Flush()
 }
 
-// recorded is a transcript, and two state folders: with a checkpoint at 99 % of it, and one at lately bytes before its end.
+// recorded is a transcript, and two state folders: with a checkpoint at 99 % of it, and one at lately bytes before its
+// end.
 type recorded struct {
 	form
 	path, dir, lateDir string
@@ -148,6 +293,7 @@ func (b *bench) record(ctx context.Context, f form, size int64) (r *recorded, er
 	if r.lateDir, r.lateEnv, err = b.folder(); err != nil {
 		return nil, err
 	}
+
 	r.path = filepath.Join(r.dir, session+".jsonl")
 	n, err := f.grow(r.path, 1, size/100*99)
 	if err != nil {
@@ -165,16 +311,19 @@ func (b *bench) record(ctx context.Context, f form, size int64) (r *recorded, er
 	if n, err = f.grow(r.path, n, size-16<<10); err != nil {
 		return nil, err
 	}
+
 	last, err := r.read(ctx, "", checkpoint.ReadOptions{})
 	if err != nil {
 		return nil, err
 	}
+
 	r.near = last.Cursor
 	for range 5 {
 		if n, err = f.grow(r.path, n, sizeOf(r.path)+1); err != nil {
 			return nil, err
 		}
 	}
+
 	return r, nil
 }
 
@@ -196,7 +345,11 @@ func (r *recorded) open() checkpoint.Transcript {
 }
 
 // read gives all entries from a cursor on, with a reader of its own.
-func (r *recorded) read(ctx context.Context, from checkpoint.Cursor, opt checkpoint.ReadOptions) (last checkpoint.Batch, err error) {
+func (r *recorded) read(
+	ctx context.Context,
+	from checkpoint.Cursor,
+	opt checkpoint.ReadOptions,
+) (last checkpoint.Batch, err error) {
 	t := r.open()
 	defer func() { err = errors.Join(err, t.Close()) }()
 	for {
@@ -219,11 +372,19 @@ func (r *recorded) checkpoint(ctx context.Context, dir string) (err error) {
 	if err := t.Close(); err != nil {
 		return err
 	}
+
 	store, err := state.Dir{Root: stateOf(dir), FS: vfs.OS{}}.OpenStore()
 	if err != nil {
 		return err
 	}
-	c := checkpoint.New(s.Clone(), 1, checkpoint.Decision{Take: true, Level: checkpoint.Full, Cause: checkpoint.CauseManual}, now)
+
+	c := checkpoint.New(
+		s.Clone(),
+		1,
+		checkpoint.Decision{Take: true, Level: checkpoint.Full, Cause: checkpoint.CauseManual},
+		now,
+	)
+
 	data, err := c.Encode()
 	if err != nil {
 		return err
@@ -231,10 +392,12 @@ func (r *recorded) checkpoint(ctx context.Context, dir string) (err error) {
 	if err := store.Put(ctx, s.Key, c.Meta(), data); err != nil {
 		return err
 	}
+
 	taken := c.Taken()
 	s.Apply(checkpoint.Event{At: now, Seq: 1, Key: s.Key, Kind: checkpoint.EventCheckpoint, Taken: &taken})
 	if len(s.Messages) == 0 || s.Cursor == "" {
 		return fmt.Errorf("%s: nothing was read of %s", r.agent, r.path)
 	}
+
 	return errors.Join(state.Dir{Root: stateOf(dir), FS: vfs.OS{}}.SaveState(s), store.Close())
 }

@@ -18,18 +18,20 @@ import (
 	"belay/internal/vfs"
 )
 
-// write compares the store's Put with the bare system calls of an atomic write, the folder's sync included. Both folders
-// hold as many files as the retention leaves.
+// write compares the store's Put with the bare system calls of an atomic write, the folder's sync included. Both
+// folders hold as many files as the retention leaves.
 func (b *bench) write(ctx context.Context) error {
 	const keep = 50
 	dir, _, err := b.folder()
 	if err != nil {
 		return err
 	}
+
 	store, err := state.Dir{Root: stateOf(dir), FS: vfs.OS{}}.OpenStore()
 	if err != nil {
 		return err
 	}
+
 	for i, size := range []struct {
 		name   string
 		bytes  int
@@ -41,6 +43,7 @@ func (b *bench) write(ctx context.Context) error {
 		if err := os.Mkdir(folder, 0o700); err != nil {
 			return err
 		}
+
 		bare, put := 0, uint64(0)
 		rawRound := func(context.Context) (float64, error) {
 			bare++
@@ -50,8 +53,10 @@ func (b *bench) write(ctx context.Context) error {
 			if bare > keep {
 				err = errors.Join(err, os.Remove(filepath.Join(folder, fmt.Sprintf("%06d-full.md", bare-keep))))
 			}
+
 			return took, err
 		}
+
 		putRound := func(ctx context.Context) (float64, error) {
 			put++
 			m := checkpoint.Meta{Number: put, Level: checkpoint.Full, At: time.Now(), Bytes: int64(len(data))}
@@ -61,15 +66,19 @@ func (b *bench) write(ctx context.Context) error {
 			if put > keep {
 				err = errors.Join(err, store.Delete(ctx, key, put-keep))
 			}
+
 			return took, err
 		}
+
 		list := []*variant{{name: "raw", round: rawRound}, {name: "store", round: putRound}}
 		if err := b.compare(ctx, "checkpoint write, "+size.name, size.rounds, list); err != nil {
 			return err
 		}
+
 		b.report.add(size.name+", write, fdatasync, rename, folder sync", "us", list[0].got)
 		b.report.add(size.name+", store", "us", list[1].got).over("raw", list[0].got).most("C1", 1.1)
 	}
+
 	return store.Close()
 }
 
@@ -79,6 +88,7 @@ func replace(path string, data []byte) error {
 	if err != nil {
 		return err
 	}
+
 	n, err := unix.Write(fd, data)
 	if err == nil && n < len(data) {
 		err = errors.New("short write")
@@ -89,9 +99,11 @@ func replace(path string, data []byte) error {
 	if err := unix.Rename(path+".tmp", path); err != nil {
 		return err
 	}
+
 	folder, err := unix.Open(filepath.Dir(path), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
+
 	return errors.Join(unix.Fsync(folder), unix.Close(folder))
 }

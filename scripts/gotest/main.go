@@ -1,9 +1,9 @@
 // Command gotest runs `go test` with the arguments that it is given, prints the lines of the packages and all that
 // failing tests said, and counts the tests that were skipped.
 //
-// Where CI is set, a test that is skipped and is not in scripts/skips.txt fails the run: a check that silently no longer
-// runs proves nothing. Each line of that file is a pattern and the reason: "lab.TestCodex*" stands for the tests of a
-// package whose path ends in lab, with their subtests.
+// Where CI is set, a test that is skipped and is not in scripts/skips.txt fails the run: a check that silently no
+// longer runs proves nothing. Each line of that file is a pattern and the reason: "lab.TestCodex*" stands for the tests
+// of a package whose path ends in lab, with their subtests.
 //
 // Exit codes: 0 all passed, 1 a test failed or was skipped without leave, 2 the run itself did not work.
 package main
@@ -79,12 +79,15 @@ func readLeaves(file string) ([]leave, error) {
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
+
 		pattern, reason, _ := strings.Cut(line, " ")
 		if _, err := path.Match(pattern, ""); err != nil || reason == "" {
 			return nil, fmt.Errorf("read %s: %q: want a pattern and a reason", file, line)
 		}
+
 		all = append(all, leave{pattern, strings.TrimSpace(reason)})
 	}
+
 	return all, nil
 }
 
@@ -122,21 +125,26 @@ func (r *run) take(e event) {
 			}
 			return
 		}
+
 		r.said[name] = append(r.said[name], e.Output)
 		return
+
 	case "fail":
 		fmt.Print(strings.Join(r.said[name], ""))
 	case "pass":
 		if e.Test != "" {
 			r.passed++
 		}
+
 	case "skip":
 		if e.Test != "" {
 			r.skipped = append(r.skipped, skip{path.Base(e.Package) + "." + e.Test, reason(r.said[name])})
 		}
+
 	default:
 		return
 	}
+
 	delete(r.said, name)
 }
 
@@ -164,10 +172,12 @@ func (r *run) report(leaves []leave) (lost bool) {
 		}
 		count[i]++
 	}
+
 	for i, l := range leaves {
 		if count[i] > 0 {
 			fmt.Printf("  %3d of %s: %s\n", count[i], l.pattern, l.reason)
 		}
 	}
+
 	return lost
 }

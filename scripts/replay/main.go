@@ -1,5 +1,6 @@
-// Command replay plays a recorded agent session to a belay daemon, in quick motion and through the hook client, and kills the
-// "agent" in the middle of its last tool call. scripts/run uses it to show what belay does on a machine without an agent.
+// Command replay plays a recorded agent session to a belay daemon, in quick motion and through the hook client, and
+// kills the "agent" in the middle of its last tool call. scripts/run uses it to show what belay does on a machine
+// without an agent.
 package main
 
 import (
@@ -59,35 +60,44 @@ func play(bin, recorded, work string) (err error) {
 	if err != nil {
 		return err
 	}
+
 	lines := bytes.SplitAfter(bytes.TrimRight(data, "\n"), []byte("\n"))
 	var head record
 	if err := json.Unmarshal(lines[0], &head); err != nil {
 		return fmt.Errorf("read the session's header: %w", err)
 	}
+
 	p := &player{bin: bin, session: head.ID, work: work, transcript: filepath.Join(work, head.ID+".jsonl")}
 	if p.out, err = os.Create(p.transcript); err != nil {
 		return err
 	}
+
 	defer p.out.Close() // the records are written already
 	agent := exec.Command("sleep", "600")
 	if err := agent.Start(); err != nil {
 		return err
 	}
+
 	defer func() { _ = agent.Process.Kill() }() // it is dead already unless something failed before
 	fmt.Printf("   the agent runs as process %d, session %s\n", agent.Process.Pid, head.ID)
-	if err := p.event(map[string]any{"kind": "start", "source": "startup", "pid": agent.Process.Pid, "transcript": p.transcript}); err != nil {
+	if err := p.event(
+		map[string]any{"kind": "start", "source": "startup", "pid": agent.Process.Pid, "transcript": p.transcript},
+	); err != nil {
 		return err
 	}
+
 	for _, line := range lines {
 		if err := p.line(line); err != nil {
 			return err
 		}
 	}
+
 	time.Sleep(4 * pause) // the tool has run for a second
 	fmt.Printf("   kill -9 %d, in the middle of the tool call\n", agent.Process.Pid)
 	if err := agent.Process.Kill(); err != nil {
 		return err
 	}
+
 	_ = agent.Wait() // it was killed
 	return p.noticed()
 }
@@ -97,10 +107,12 @@ func (p *player) line(line []byte) error {
 	if _, err := p.out.Write(append(bytes.TrimRight(line, "\n"), '\n')); err != nil {
 		return err
 	}
+
 	var r record
 	if json.Unmarshal(line, &r) != nil || r.Type != "message" {
 		return nil
 	}
+
 	time.Sleep(pause)
 	var blocks []block
 	if json.Unmarshal(r.Message.Content, &blocks) != nil {
@@ -110,6 +122,7 @@ func (p *player) line(line []byte) error {
 		}
 		blocks = []block{{Type: "text", Text: text}}
 	}
+
 	switch r.Message.Role {
 	case "user":
 		fmt.Printf("   user:  %s\n", first(blocks[0].Text))
@@ -117,6 +130,7 @@ func (p *player) line(line []byte) error {
 	case "toolResult":
 		return p.verb("tool-end", "--id", r.Message.ToolCallID)
 	}
+
 	text, calls := "", 0
 	for _, b := range blocks {
 		if b.Type == "text" {
@@ -130,9 +144,11 @@ func (p *player) line(line []byte) error {
 			}
 		}
 	}
+
 	if calls > 0 {
 		return nil
 	}
+
 	fmt.Printf("   agent: %s\n", first(text))
 	return p.verb("increment", "--text", text)
 }
@@ -143,10 +159,23 @@ func (p *player) event(e map[string]any) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(filepath.Join(p.bin, "belay"), "event", "--agent", "openclaw", "--session", p.session, "--workspace", p.work, string(data))
+
+	cmd := exec.Command(
+		filepath.Join(p.bin, "belay"),
+		"event",
+		"--agent",
+		"openclaw",
+		"--session",
+		p.session,
+		"--workspace",
+		p.work,
+		string(data),
+	)
+
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("belay event: %w: %s", err, out)
 	}
+
 	return nil
 }
 
@@ -162,17 +191,30 @@ func (p *player) verb(args ...string) error {
 	if s := strings.TrimSpace(string(out)); s != "" && s != "counted" {
 		fmt.Printf("          belay: %s\n", s)
 	}
+
 	return nil
 }
 
 // noticed waits until the daemon knows of the death.
 func (p *player) noticed() error {
 	for range 100 {
-		cmd := exec.Command(filepath.Join(p.bin, "belay"), "status", "--json", "--session", p.session, "--agent", "openclaw", "--workspace", p.work)
+		cmd := exec.Command(
+			filepath.Join(p.bin, "belay"),
+			"status",
+			"--json",
+			"--session",
+			p.session,
+			"--agent",
+			"openclaw",
+			"--workspace",
+			p.work,
+		)
+
 		out, err := cmd.Output()
 		if err != nil {
 			return fmt.Errorf("belay status: %w", err)
 		}
+
 		var st struct {
 			State      string `json:"state"`
 			Checkpoint int    `json:"checkpoint"`
@@ -180,6 +222,7 @@ func (p *player) noticed() error {
 				Seconds int `json:"seconds"`
 			} `json:"atRisk"`
 		}
+
 		if err := json.Unmarshal(out, &st); err != nil {
 			return err
 		}
@@ -187,6 +230,7 @@ func (p *player) noticed() error {
 			fmt.Println("   the daemon noticed the death and took checkpoint " + strconv.Itoa(st.Checkpoint))
 			return nil
 		}
+
 		time.Sleep(50 * time.Millisecond)
 	}
 	return fmt.Errorf("the daemon did not notice the death within 5 seconds")

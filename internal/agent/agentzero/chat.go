@@ -15,8 +15,8 @@ import (
 	"belay/internal/transcript/wholefile"
 )
 
-// chat.json is one JSON document: the context's head, the chain of agents, each with its history as a JSON text inside a
-// string, then the log. The history is read through the string, one message at a time.
+// chat.json is one JSON document: the context's head, the chain of agents, each with its history as a JSON text inside
+// a string, then the log. The history is read through the string, one message at a time.
 
 const (
 	typeBackground = "background"
@@ -55,6 +55,7 @@ func walk(src agent.Source) wholefile.Walk {
 			}
 			return give(it)
 		}, c.session)
+
 		c.about.Stamps = map[string]time.Time{}
 		err := c.document(wholefile.NewJSON(in))
 		c.about.Losses = c.losses
@@ -77,6 +78,7 @@ func (c *chat) head() []checkpoint.Entry {
 	if mode == "" {
 		mode = c.mode
 	}
+
 	var list []checkpoint.Entry
 	if session != "" || mode != "" {
 		list = []checkpoint.Entry{{Kind: checkpoint.EntryMeta, Session: session, Mode: mode}}
@@ -84,14 +86,27 @@ func (c *chat) head() []checkpoint.Entry {
 	if c.child != 0 {
 		return list
 	}
+
 	// Each agent of the chain waits for the next: all up to the one that streams are at work.
 	for n := 1; n < min(c.agents, maxChain); n++ {
 		id, kind := childID(n), checkpoint.EntryChildEnd
 		if n <= c.now {
 			kind = checkpoint.EntryChildStart
 		}
-		list = append(list, checkpoint.Entry{Kind: kind, ID: string(kind) + ":" + id, Session: session, Child: id, Name: c.names[n], Transcript: c.src.Path})
+
+		list = append(
+			list,
+			checkpoint.Entry{
+				Kind:       kind,
+				ID:         string(kind) + ":" + id,
+				Session:    session,
+				Child:      id,
+				Name:       c.names[n],
+				Transcript: c.src.Path,
+			},
+		)
 	}
+
 	return list
 }
 
@@ -105,6 +120,7 @@ func (c *chat) document(j *wholefile.JSON) error {
 			err := word(j, &kind)
 			c.about.Hidden = c.about.Hidden || strings.EqualFold(kind, typeBackground)
 			return err
+
 		case "agent_profile":
 			return word(j, &c.mode)
 		case "agents":
@@ -112,6 +128,7 @@ func (c *chat) document(j *wholefile.JSON) error {
 				c.agents++
 				return c.agent(j, c.agents-1)
 			})
+
 		case "streaming_agent":
 			return integer(j, &c.now)
 		case "log":
@@ -135,7 +152,9 @@ func (c *chat) agent(j *wholefile.JSON, number int) error {
 			} else if number > 0 && number < maxChain {
 				c.names[number] = profile
 			}
+
 			return err
+
 		case "history":
 			if number == c.child {
 				return c.read(j)
@@ -145,7 +164,8 @@ func (c *chat) agent(j *wholefile.JSON, number int) error {
 	})
 }
 
-// read goes through a history: a string that holds JSON, as an object in no version that is known, but that costs nothing.
+// read goes through a history: a string that holds JSON, as an object in no version that is known, but that costs
+// nothing.
 func (c *chat) read(j *wholefile.JSON) error {
 	kind, err := j.Kind()
 	if err != nil {
@@ -154,14 +174,17 @@ func (c *chat) read(j *wholefile.JSON) error {
 	if kind != '"' {
 		return c.records(j, 0)
 	}
+
 	text, err := j.Text()
 	if err != nil {
 		return err
 	}
+
 	inner := wholefile.NewJSON(text)
 	if kind, err = inner.Kind(); err != nil || kind != '{' {
 		return nil // an empty history, or what is none
 	}
+
 	return c.records(inner, 0)
 }
 
@@ -177,15 +200,18 @@ func (c *chat) log(j *wholefile.JSON) error {
 				if err != nil || over { // its end, where the time stands, was not read
 					return err
 				}
+
 				var item struct {
 					ID   string  `json:"id"`
 					Time float64 `json:"timestamp"`
 				}
+
 				if json.Unmarshal(raw, &item) == nil && item.ID != "" && len(c.about.Stamps) < 2*logItems {
 					if at := seconds(item.Time); !at.IsZero() {
 						c.about.Stamps[wholefile.Ident(item.ID)] = at
 					}
 				}
+
 				return nil
 			})
 		}
@@ -228,9 +254,11 @@ func childNumber(child string) int {
 			return n
 		}
 	}
+
 	if child != "" {
 		return -1
 	}
+
 	return 0
 }
 

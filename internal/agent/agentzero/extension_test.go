@@ -40,18 +40,22 @@ func setStage(t *testing.T) *stage {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("python3 is not here: it runs the extension")
 	}
+
 	dir, err := os.MkdirTemp("", "az") // short: a socket's path has a bound
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)
 		}
 	})
+
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		t.Fatal(err)
 	}
+
 	s := &stage{t: t, root: filepath.Join(dir, "a0"), state: filepath.Join(dir, "state"), home: dir}
 	hook := filepath.Join(dir, "belay-hook")
 	for path, text := range map[string]string{
@@ -67,13 +71,16 @@ func setStage(t *testing.T) *stage {
 			t.Fatal(err)
 		}
 	}
+
 	if err := os.Mkdir(s.state, 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	s.agent, s.paths = agentzero.New(agenttest.Host("", "AGENT_ZERO_DIR="+s.root)), agent.Paths{Hook: hook}
 	if _, err := s.agent.Install(t.Context(), s.paths, false); err != nil {
 		t.Fatal(err)
 	}
+
 	return s
 }
 
@@ -97,20 +104,51 @@ func (s *stage) play(scene string, vars ...string) (out struct {
 		}
 		return out
 	}
+
 	if err != nil || json.Unmarshal(data, &out) != nil {
 		s.t.Fatalf("%s: %v, %q, %s", scene, err, data, failed.String())
 	}
+
 	return out
 }
 
 // daemon runs belay on the state folder until the test ends.
 func (s *stage) daemon() {
 	s.t.Helper()
-	d := daemon.New(daemon.Options{StateDir: s.state, FS: vfs.OS{}, Log: zap.NewNop(), Version: "test", Agents: []agent.Agent{s.agent},
-		Gates:     checkpoint.Gates{SparseTime: time.Hour, SparseRounds: 5, FullTime: time.Hour, ForcedTime: 20 * time.Millisecond},
-		Retention: checkpoint.Policy{Count: 50, Bytes: 64 << 20, Age: 24 * time.Hour}, Adopt: recovery.AdoptAuto, AdoptWindow: 24 * time.Hour, BriefBytes: 9000,
-		Heartbeat: "@every 30m", Breaker: breaker.Options{Failures: 3, Pause: time.Second, MaxPause: time.Second}, SegmentBytes: 16 << 20, MemoryBytes: 4 << 20,
-		Mirror: daemon.MirrorRedacted, Notify: true, Poll: 50 * time.Millisecond, PollMax: 200 * time.Millisecond, Connections: 20, SessionsPerMinute: 1000})
+	d := daemon.New(
+		daemon.Options{
+			StateDir: s.state,
+			FS:       vfs.OS{},
+			Log:      zap.NewNop(),
+			Version:  "test",
+			Agents:   []agent.Agent{s.agent},
+			Gates: checkpoint.Gates{
+				SparseTime:   time.Hour,
+				SparseRounds: 5,
+				FullTime:     time.Hour,
+				ForcedTime:   20 * time.Millisecond,
+			},
+			Retention: checkpoint.Policy{
+				Count: 50,
+				Bytes: 64 << 20,
+				Age:   24 * time.Hour,
+			},
+			Adopt:             recovery.AdoptAuto,
+			AdoptWindow:       24 * time.Hour,
+			BriefBytes:        9000,
+			Heartbeat:         "@every 30m",
+			Breaker:           breaker.Options{Failures: 3, Pause: time.Second, MaxPause: time.Second},
+			SegmentBytes:      16 << 20,
+			MemoryBytes:       4 << 20,
+			Mirror:            daemon.MirrorRedacted,
+			Notify:            true,
+			Poll:              50 * time.Millisecond,
+			PollMax:           200 * time.Millisecond,
+			Connections:       20,
+			SessionsPerMinute: 1000,
+		},
+	)
+
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx) }()
@@ -120,6 +158,7 @@ func (s *stage) daemon() {
 			s.t.Errorf("Run = %v", err)
 		}
 	})
+
 	s.until("the daemon answers", func() bool { _, ok := s.ask(wire.Request{Op: "status"}); return ok })
 }
 
@@ -139,6 +178,7 @@ func (s *stage) ask(req wire.Request) (wire.Reply, bool) {
 	if err != nil {
 		return wire.Reply{}, false
 	}
+
 	defer c.Close()
 	reply, _, err := c.Do(ctx, req, nil)
 	return reply, err == nil && reply.OK
@@ -162,13 +202,22 @@ func TestCrashAndResume(t *testing.T) {
 	s.until("the death is noticed", func() bool { return s.session().State == "died" })
 	st := s.session()
 	if st.MessageCount != 1 || st.Title != "please list the files here" || st.Transcript == nil {
-		t.Errorf("%d rounds, title %q, transcript %+v: want the one that ended, of both witnesses", st.MessageCount, st.Title, st.Transcript)
+		t.Errorf(
+			"%d rounds, title %q, transcript %+v: want the one that ended, of both witnesses",
+			st.MessageCount,
+			st.Title,
+			st.Transcript,
+		)
 	}
+
 	var r recovery.Result
 	reply, ok := s.ask(wire.Request{Op: "recover", Agent: "agent-zero", Session: "chatAAAA", Workspace: s.root})
-	if !ok || json.Unmarshal(reply.Body, &r) != nil || len(r.InDoubt) != 1 || r.InDoubt[0].Name != "code_execution_tool" || !strings.Contains(r.InDoubt[0].Digest, "rm -rf x") {
+	if !ok || json.Unmarshal(reply.Body, &r) != nil || len(r.InDoubt) != 1 ||
+		r.InDoubt[0].Name != "code_execution_tool" ||
+		!strings.Contains(r.InDoubt[0].Digest, "rm -rf x") {
 		t.Errorf("recover: %+v %s", reply, r.Text)
 	}
+
 	out := s.play("resume")
 	if !strings.Contains(out.Brief, "rm -rf x") || !strings.Contains(out.Brief, "<belay-record") {
 		t.Errorf("the prompt holds %q, want the call in doubt", out.Brief)
@@ -176,6 +225,7 @@ func TestCrashAndResume(t *testing.T) {
 	if out.Again != "" {
 		t.Errorf("the next turn's prompt holds it again: %q", out.Again)
 	}
+
 	s.until("all rounds are counted", func() bool { return s.session().MessageCount == 4 })
 	if n := len(s.session().OpenCalls); n != 0 {
 		t.Errorf("%d open calls, want none", n)
@@ -211,6 +261,7 @@ func TestNoDaemon(t *testing.T) {
 	if out.Slowest > 200 {
 		t.Errorf("an extension held the agent up for %.0f ms", out.Slowest)
 	}
+
 	s.until("belay-hook is called with a wake", func() bool {
 		hooked, err := os.ReadFile(filepath.Join(s.home, "hooked"))
 		return err == nil && strings.Contains(string(hooked), " agent-zero wake\n")
@@ -232,17 +283,20 @@ spec = importlib.util.spec_from_file_location("x", sys.argv[2])
 m = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(m)
 print(json.dumps([m.places({"BELAY_STATE_DIR": d}, os.getuid()) for d in json.loads(sys.argv[3])]))`
+
 	dirs := []string{"/s", "/a//b/../c/", "/" + strings.Repeat("long/", 30), "/ünï/x", "//two/slashes"}
 	arg, err := json.Marshal(dirs)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	file := filepath.Join(s.root, "usr/extensions/python/monologue_start/_95_belay.py")
 	out, err := exec.Command("python3", "-B", "-c", script, s.root, file, string(arg)).Output()
 	var got [][]string
 	if err != nil || json.Unmarshal(out, &got) != nil {
 		t.Fatalf("%v %q", err, out)
 	}
+
 	for i, dir := range dirs {
 		if want := wire.SocketPlaces(filepath.Clean(dir)); strings.Join(got[i], " ") != strings.Join(want, " ") {
 			t.Errorf("%s: got %v, want %v", dir, got[i], want)

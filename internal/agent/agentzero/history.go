@@ -10,8 +10,8 @@ import (
 	"belay/internal/transcript/wholefile"
 )
 
-// history turns one agent's messages into items. The program runs one tool at a time, and writes a result behind its call
-// without an id: the call's id is its message's.
+// history turns one agent's messages into items. The program runs one tool at a time, and writes a result behind its
+// call without an id: the call's id is its message's.
 type history struct {
 	give    func(wholefile.Item) error
 	session func() string
@@ -64,10 +64,12 @@ func (h *history) records(j *wholefile.JSON, depth int) error {
 func (h *history) summary(text string, size int) error {
 	hash := checkpoint.Hash(text)
 	id := "sum:" + h.names.Of(text)
-	return h.give(wholefile.Item{ID: id, Hash: hash, Size: size, Past: true, Entries: h.entries(func() []checkpoint.Entry {
-		said, _ := wholefile.Words(text)
-		return []checkpoint.Entry{{ID: id, Kind: checkpoint.EntryCompaction, Text: said}}
-	})})
+	return h.give(
+		wholefile.Item{ID: id, Hash: hash, Size: size, Past: true, Entries: h.entries(func() []checkpoint.Entry {
+			said, _ := wholefile.Words(text)
+			return []checkpoint.Entry{{ID: id, Kind: checkpoint.EntryCompaction, Text: said}}
+		})},
+	)
 }
 
 // entries names the session in all entries of an item, as known by then: the id may stand behind the history.
@@ -87,11 +89,13 @@ func (h *history) message(j *wholefile.JSON) error {
 	if err != nil {
 		return err
 	}
+
 	if over {
 		h.losses.Oversized++
 		h.tooLarge(raw)
 		return nil
 	}
+
 	var m message
 	if lines.Decode(raw, &m) != nil {
 		h.losses.BadLines++
@@ -100,6 +104,7 @@ func (h *history) message(j *wholefile.JSON) error {
 	if m.ID == "" {
 		m.ID = h.names.Of(boolWord(m.AI), string(m.Content))
 	}
+
 	m.ID = wholefile.Ident(m.ID)
 	it := wholefile.Item{ID: m.ID, Hash: checkpoint.Hash(string(m.Content)), Size: len(raw)}
 	h.losses.Replaced += lines.Broken(raw)
@@ -109,6 +114,7 @@ func (h *history) message(j *wholefile.JSON) error {
 		h.heard(m, &it)
 		it.Entries = h.entries(it.Entries)
 	}
+
 	return h.give(it)
 }
 
@@ -164,9 +170,19 @@ func (h *history) said(m message) func() []checkpoint.Entry {
 			h.open = h.open[1:] // nothing is open so long
 		}
 		return func() []checkpoint.Entry {
-			return []checkpoint.Entry{{ID: "call:" + m.ID, Kind: checkpoint.EntryCall, Turn: turn, Call: m.ID, Name: wholefile.Ident(a.tool), Input: wholefile.ToolText(a.args)}}
+			return []checkpoint.Entry{
+				{
+					ID:    "call:" + m.ID,
+					Kind:  checkpoint.EntryCall,
+					Turn:  turn,
+					Call:  m.ID,
+					Name:  wholefile.Ident(a.tool),
+					Input: wholefile.ToolText(a.args),
+				},
+			}
 		}
 	}
+
 	return func() []checkpoint.Entry {
 		said, _ := wholefile.Words(a.words)
 		if said == "" {
@@ -186,29 +202,35 @@ func (h *history) heard(m message, it *wholefile.Item) {
 		Warning      json.RawMessage `json:"system_warning"`
 		Summary      json.RawMessage `json:"messages_summary"`
 	}
+
 	it.Entries = func() []checkpoint.Entry { return nil }
 	if len(m.Content) == 0 || m.Content[0] != '{' || lines.Decode(m.Content, &c) != nil {
 		c.Warning = m.Content // a text, or a list with files: what the program says
 	}
+
 	said := text(c.User)
 	if said == "" {
 		said = text(c.Intervention)
 	}
+
 	switch {
 	case len(c.User)+len(c.Intervention) > 0:
 		h.turn = m.ID
 		it.Prompt = strings.TrimSpace(said) != ""
 		it.Entries = func() []checkpoint.Entry { return wholefile.Said(m.ID, m.ID, stampless, said) }
+
 	case len(c.Result) > 0:
 		if open, ok := h.close(c.Tool); ok {
 			it.Entries = result(m.ID, open, c.Result, false)
 		}
+
 	case len(c.Summary) > 0:
 		it.Past = true
 		it.Entries = func() []checkpoint.Entry {
 			said, _ := wholefile.Words(text(c.Summary))
 			return []checkpoint.Entry{{ID: m.ID, Kind: checkpoint.EntryCompaction, Text: said}}
 		}
+
 	case len(c.Warning) > 0:
 		// The program warns the model when a call could not be made, or broke.
 		if open, ok := h.close(""); ok {
@@ -219,6 +241,15 @@ func (h *history) heard(m message, it *wholefile.Item) {
 
 func result(id string, open call, raw json.RawMessage, failed bool) func() []checkpoint.Entry {
 	return func() []checkpoint.Entry {
-		return []checkpoint.Entry{{ID: "end:" + id, Kind: checkpoint.EntryResult, Call: open.id, Name: wholefile.Ident(open.tool), Output: wholefile.ToolText(raw), Failed: failed}}
+		return []checkpoint.Entry{
+			{
+				ID:     "end:" + id,
+				Kind:   checkpoint.EntryResult,
+				Call:   open.id,
+				Name:   wholefile.Ident(open.tool),
+				Output: wholefile.ToolText(raw),
+				Failed: failed,
+			},
+		}
 	}
 }

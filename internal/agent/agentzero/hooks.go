@@ -56,20 +56,25 @@ func (a *Agent) Decode(_ context.Context, h agent.Hook) (agent.Incoming, error) 
 	if !known(h.Event) {
 		return agent.Incoming{}, nil
 	}
+
 	var p hookPayload
-	if lines.Decode(h.Payload, &p) != nil || len(h.Payload) == 0 || strings.TrimLeft(string(h.Payload[:1]), " \t\r\n{") != "" {
+	if lines.Decode(h.Payload, &p) != nil || len(h.Payload) == 0 ||
+		strings.TrimLeft(string(h.Payload[:1]), " \t\r\n{") != "" {
 		return agent.Incoming{}, fmt.Errorf("decode %s %s: %w", name, h.Event, ErrBadPayload)
 	}
+
 	switch {
 	case p.Session == "" || len(p.Session) > maxID:
 		return agent.Incoming{}, fmt.Errorf("decode %s %s: %w", name, h.Event, ErrNoSession)
 	case strings.EqualFold(p.Kind, typeBackground):
 		return agent.Incoming{}, nil
 	}
+
 	root := path(p.Root)
 	if root != "" {
 		root = payload.RealPath(root)
 	}
+
 	e := checkpoint.Event{
 		Key:        checkpoint.NewKey(name, "", wholefile.Ident(p.Session), root),
 		Transcript: path(p.File),
@@ -77,13 +82,20 @@ func (a *Agent) Decode(_ context.Context, h agent.Hook) (agent.Incoming, error) 
 		Mode:       wholefile.Ident(p.Profile),
 		Turn:       wholefile.Ident(p.Turn),
 	}
+
 	e.Key.Child = childID(p.Number)
 	return meaning(h.Event, p, e), nil
 }
 
 func known(event string) bool {
 	switch event {
-	case "session_start", "monologue_start", "intervention", "tool_execute_before", "tool_execute_after", "monologue_end", "dropped":
+	case "session_start",
+		"monologue_start",
+		"intervention",
+		"tool_execute_before",
+		"tool_execute_after",
+		"monologue_end",
+		"dropped":
 		return true
 	}
 	return false
@@ -107,27 +119,33 @@ func meaning(event string, p hookPayload, e checkpoint.Event) agent.Incoming {
 		if e.Key.Child != "" && event == "monologue_start" {
 			return agent.Incoming{Events: childStart(p, e)}
 		}
+
 		e.Kind = checkpoint.EventPrompt
 		e.Text, _ = wholefile.Words(promptText(p.Prompt))
 		if event == "monologue_start" {
 			ask = agent.AskCarry
 		}
+
 	case "tool_execute_before", "tool_execute_after":
 		if p.Tool == toolResponse {
 			return agent.Incoming{} // the final answer is no call
 		}
+
 		e.Kind, e.Call, e.Name = checkpoint.EventToolStart, wholefile.Ident(p.Call), wholefile.Ident(p.Tool)
 		if event == "tool_execute_before" {
 			e.Input = wholefile.ToolText(p.Args)
 		} else {
 			e.Kind, e.Output = checkpoint.EventToolEnd, wholefile.ToolText(p.Result)
 		}
+
 		e.Turn = ""
+
 	case "monologue_end":
 		return agent.Incoming{Events: ended(p, e)}
 	case "dropped":
 		e.Kind, e.Count, e.Turn = checkpoint.EventDropped, max(min(p.Count, 1<<30), 0), ""
 	}
+
 	return agent.Incoming{Events: []checkpoint.Event{e}, Ask: ask}
 }
 
@@ -137,12 +155,14 @@ func promptText(raw json.RawMessage) string {
 		User         json.RawMessage `json:"user_message"`
 		Intervention json.RawMessage `json:"user_intervention"`
 	}
+
 	if len(raw) > 0 && raw[0] == '{' && lines.Decode(raw, &c) == nil && len(c.User)+len(c.Intervention) > 0 {
 		if s := text(c.User); s != "" {
 			return s
 		}
 		return text(c.Intervention)
 	}
+
 	return text(raw)
 }
 
@@ -151,10 +171,12 @@ func started(p hookPayload, e checkpoint.Event) []checkpoint.Event {
 	if e.Key.Child != "" {
 		return nil
 	}
+
 	e.Kind, e.Source, e.Turn = checkpoint.EventStart, "startup", ""
 	if p.Words {
 		e.Source = "resume"
 	}
+
 	return []checkpoint.Event{e, {Key: e.Key, Kind: checkpoint.EventOwed}}
 }
 
@@ -188,9 +210,11 @@ func ended(p hookPayload, e checkpoint.Event) []checkpoint.Event {
 	case a.tool == "":
 		return nil
 	}
+
 	if e.Key.Child == "" {
 		return []checkpoint.Event{e}
 	}
+
 	end := e
 	end.Kind, end.Parent = checkpoint.EventEnd, e.Key.Session
 	return []checkpoint.Event{toParent(e, checkpoint.EventChildEnd), end}

@@ -48,6 +48,7 @@ func (a *Agent) present() []string {
 			list = append(list, root)
 		}
 	}
+
 	return list
 }
 
@@ -66,6 +67,7 @@ func (a *Agent) plugin(root string) plugin.Plugin {
 			Detail: "extension at " + filepath.Base(filepath.Dir(path)),
 		})
 	}
+
 	return pl
 }
 
@@ -76,12 +78,14 @@ func (a *Agent) tidy(dir string) {
 	if err != nil {
 		return // there is none
 	}
+
 	gone := 0
 	for _, e := range entries {
 		if compiled().MatchString(e.Name()) && a.fsys.Remove(filepath.Join(cache, e.Name())) == nil {
 			gone++
 		}
 	}
+
 	if gone > 0 && gone == len(entries) {
 		_ = a.fsys.Remove(cache) // something may have come into it: then it stays
 	}
@@ -106,6 +110,7 @@ func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
 			return changes, err
 		}
 	}
+
 	return changes, nil
 }
 

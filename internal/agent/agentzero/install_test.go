@@ -29,6 +29,7 @@ func place(t *testing.T) (*Agent, agent.Paths) {
 	if err := os.Chmod(hook, 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	return &Agent{roots: []string{filepath.Join(root, "absent"), root}, fsys: vfs.OS{}}, agent.Paths{Hook: hook}
 }
 
@@ -39,18 +40,22 @@ func tree(t *testing.T, dir string) (list []string) {
 		if err != nil {
 			return err
 		}
+
 		info, err := e.Info()
 		if err != nil || e.IsDir() {
 			list = append(list, path+" "+e.Type().String())
 			return err
 		}
+
 		data, err := os.ReadFile(path)
 		list = append(list, fmt.Sprintf("%s %v %x", path, info.Mode(), sha256.Sum256(data)))
 		return err
 	})
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return list
 }
 
@@ -71,15 +76,27 @@ func TestInstallAndUninstall(t *testing.T) {
 	} {
 		prepare()
 		before := tree(t, root)
-		if got, err := a.Install(t.Context(), p, true); err != nil || !slices.Equal(actions(got), []string{"create", "create", "create", "create", "create"}) {
+		if got, err := a.Install(
+			t.Context(),
+			p,
+			true,
+		); err != nil ||
+			!slices.Equal(actions(got), []string{"create", "create", "create", "create", "create"}) {
 			t.Errorf("%s: dry run: %v %v", name, got, err)
 		}
+
 		if !slices.Equal(tree(t, root), before) {
 			t.Errorf("%s: a dry run changed something", name)
 		}
-		if found := a.Check(t.Context(), p); len(found) != 1 || !strings.Contains(found[0], "not installed at monologue_start, message_loop_prompts_after") {
+
+		if found := a.Check(
+			t.Context(),
+			p,
+		); len(found) != 1 ||
+			!strings.Contains(found[0], "not installed at monologue_start, message_loop_prompts_after") {
 			t.Errorf("%s: check before: %q", name, found)
 		}
+
 		if _, err := a.Install(t.Context(), p, false); err != nil {
 			t.Fatal(err)
 		}
@@ -89,12 +106,25 @@ func TestInstallAndUninstall(t *testing.T) {
 		if found := a.Check(t.Context(), agent.Paths{Hook: p.Hook, Socket: "/other.sock"}); len(found) != 5 {
 			t.Errorf("%s: check for another socket: %q", name, found)
 		}
-		if got, err := a.Install(t.Context(), p, false); err != nil || !slices.Equal(actions(got), []string{"keep", "keep", "keep", "keep", "keep"}) {
+
+		if got, err := a.Install(
+			t.Context(),
+			p,
+			false,
+		); err != nil ||
+			!slices.Equal(actions(got), []string{"keep", "keep", "keep", "keep", "keep"}) {
 			t.Errorf("%s: a second run: %v %v", name, got, err)
 		}
-		if got, err := a.Install(t.Context(), agent.Paths{Hook: p.Hook, Socket: "/other.sock"}, false); err != nil || actions(got)[0] != "change" {
+
+		if got, err := a.Install(
+			t.Context(),
+			agent.Paths{Hook: p.Hook, Socket: "/other.sock"},
+			false,
+		); err != nil ||
+			actions(got)[0] != "change" {
 			t.Errorf("%s: another socket: %v %v", name, got, err)
 		}
+
 		if got, err := a.Uninstall(p, true); err != nil || len(got) != 5 {
 			t.Errorf("%s: dry run: %v %v", name, got, err)
 		}
@@ -116,6 +146,7 @@ func TestInstallRefuses(t *testing.T) {
 	if _, err := a.Install(t.Context(), agent.Paths{Hook: "belay-hook"}, false); !errors.Is(err, agent.ErrBadHook) {
 		t.Errorf("a relative hook: %v", err)
 	}
+
 	taken := filepath.Join(root, "usr", "extensions", "python", "monologue_end", "_95_belay.py")
 	put(t, taken, "# somebody else's\n")
 	before := tree(t, root)
@@ -128,6 +159,7 @@ func TestInstallRefuses(t *testing.T) {
 	if !slices.Equal(tree(t, root), before) {
 		t.Error("something changed")
 	}
+
 	none := &Agent{roots: []string{t.TempDir()}, fsys: vfs.OS{}}
 	if _, err := none.Install(t.Context(), p, false); !errors.Is(err, ErrNoProgram) {
 		t.Errorf("no program: %v", err)
@@ -141,6 +173,7 @@ func TestInstallRefuses(t *testing.T) {
 func TestInstallIsWhole(t *testing.T) {
 	a, p := place(t)
 	root := a.roots[1]
+
 	// A file where the last extension's folder should be.
 	put(t, filepath.Join(root, "usr", "extensions", "python", "tool_execute_after"), "no folder\n")
 	before := tree(t, root)
@@ -165,13 +198,19 @@ func TestLocate(t *testing.T) {
 		if err != nil || len(found) != want {
 			t.Errorf("session %q: %v %v, want %d", session, found, err, want)
 		}
+
 		for _, f := range found {
 			if f.Workspace != payload.RealPath(root) {
 				t.Errorf("workspace %q, want %q", f.Workspace, root)
 			}
 		}
 	}
-	if found, err := a.Locate(context.Background(), agent.Query{Workspace: "/elsewhere"}); err != nil || len(found) != 0 {
+
+	if found, err := a.Locate(
+		context.Background(),
+		agent.Query{Workspace: "/elsewhere"},
+	); err != nil ||
+		len(found) != 0 {
 		t.Errorf("another workspace: %v %v", found, err)
 	}
 }
@@ -181,6 +220,7 @@ func TestRecognise(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for head, want := range map[string]bool{
 		string(data):       true,
 		string(data[:200]): true,

@@ -28,6 +28,7 @@ func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error
 	if most <= 0 {
 		most = defaultMost
 	}
+
 	var files []agent.Found
 	for _, root := range a.roots {
 		place := payload.RealPath(root)
@@ -36,6 +37,7 @@ func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error
 		}
 		files = append(files, chats(root, place)...)
 	}
+
 	slices.SortStableFunc(files, func(x, y agent.Found) int {
 		return cmp.Or(y.Changed.Compare(x.Changed), cmp.Compare(x.Path, y.Path))
 	})
@@ -44,6 +46,7 @@ func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error
 		if err := ctx.Err(); err != nil {
 			return found, err
 		}
+
 		id, hidden := headOf(f.Path)
 		if id != "" {
 			f.Session = id
@@ -55,6 +58,7 @@ func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error
 			break
 		}
 	}
+
 	return found, nil
 }
 
@@ -65,18 +69,29 @@ func chats(root, workspace string) []agent.Found {
 	if err != nil {
 		return nil // no chats there
 	}
+
 	var files []agent.Found
 	for _, e := range entries {
 		session, path := e.Name(), filepath.Join(dir, e.Name(), chatName)
 		if base, ok := strings.CutSuffix(e.Name(), ".json"); ok && !e.IsDir() {
 			session, path = base, filepath.Join(dir, e.Name())
 		}
+
 		info, err := os.Stat(path)
 		if err != nil || !info.Mode().IsRegular() {
 			continue // a folder without a chat in it
 		}
-		files = append(files, agent.Found{Source: agent.Source{Path: path, Session: session}, Workspace: workspace, Changed: info.ModTime()})
+
+		files = append(
+			files,
+			agent.Found{
+				Source:    agent.Source{Path: path, Session: session},
+				Workspace: workspace,
+				Changed:   info.ModTime(),
+			},
+		)
 	}
+
 	return files
 }
 
@@ -86,10 +101,12 @@ func headOf(path string) (id string, hidden bool) {
 	if err != nil {
 		return "", false
 	}
+
 	defer file.Close() // read only
 	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
 		return "", false
 	}
+
 	enough := errors.New("the head is read")
 	j := wholefile.NewJSON(file)
 	_ = j.Object(func(key string) error { // a head that breaks off has said what it has
@@ -101,11 +118,13 @@ func headOf(path string) (id string, hidden bool) {
 			err := word(j, &kind)
 			hidden = strings.EqualFold(kind, typeBackground)
 			return err
+
 		case "agents", "log":
 			return enough
 		}
 		return nil
 	})
+
 	return id, hidden
 }
 
@@ -115,16 +134,19 @@ func (*Agent) Recognise(head []byte) agent.Score {
 	if len(head) == 0 || head[0] != '{' || !bytes.Contains(head, []byte(`"agents"`)) {
 		return agent.NotMine
 	}
+
 	dec := json.NewDecoder(bytes.NewReader(head))
 	if _, err := dec.Token(); err != nil {
 		return agent.NotMine
 	}
+
 	keys := map[string]bool{}
 	for dec.More() && !keys["agents"] {
 		key, err := dec.Token()
 		if err != nil {
 			return agent.NotMine
 		}
+
 		s, _ := key.(string) // a key is a string
 		keys[s] = true
 		var skip json.RawMessage
@@ -132,5 +154,6 @@ func (*Agent) Recognise(head []byte) agent.Score {
 			return agent.NotMine
 		}
 	}
+
 	return agent.MineIf(keys["agents"] && keys["id"] && (keys["created_at"] || keys["type"] || keys["name"]))
 }

@@ -1,5 +1,5 @@
-// Package all is the one place where the agents that belay knows are registered. The rest of belay knows an agent by its
-// name and through the interface only; a new agent is a new folder and a line here.
+// Package all is the one place where the agents that belay knows are registered. The rest of belay knows an agent by
+// its name and through the interface only; a new agent is a new folder and a line here.
 package all
 
 import (

@@ -10,8 +10,8 @@ import (
 	"belay/internal/agent/all"
 )
 
-// TestFirstCursors: cursors in the form that each agent's had in the first release still lead to the same place. They are kept
-// for ever: states and checkpoints hold them.
+// TestFirstCursors: cursors in the form that each agent's had in the first release still lead to the same place. They
+// are kept for ever: states and checkpoints hold them.
 func TestFirstCursors(t *testing.T) {
 	for _, c := range []struct {
 		agent, file string
@@ -38,15 +38,18 @@ func TestFirstCursors(t *testing.T) {
 		if !ok {
 			t.Fatalf("no agent %s", c.agent)
 		}
+
 		r := g.Open(agent.Source{Path: filepath.Join("..", filepath.FromSlash(c.file))})
 		b, err := r.Read(t.Context(), c.cursor, checkpoint.ReadOptions{Final: true})
 		if err != nil {
 			t.Errorf("%s: %v", c.agent, err)
 		}
+
 		var kinds []string
 		for _, e := range b.Entries {
 			kinds = append(kinds, string(e.Op)+string(e.Kind))
 		}
+
 		if got := strings.Join(kinds, " "); got != c.want || b.First {
 			t.Errorf("%s: after its cursor come %q, first %v; want %q", c.file, got, b.First, c.want)
 		}

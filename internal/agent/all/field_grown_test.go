@@ -43,10 +43,12 @@ func TestR01RepeatsOfEveryAgent(t *testing.T) {
 				add(t, path, strings.Join(again, "\n")+"\n")
 				s = f.folded(t, path, s)
 			}
+
 			var got []string
 			for _, m := range s.Messages {
 				got = append(got, m.Text)
 			}
+
 			if !slices.Equal(got, words) {
 				t.Errorf("%s: got %q, want %q", name, got, words)
 			}
@@ -63,16 +65,26 @@ func (f lineForm) folded(t *testing.T, path string, s *checkpoint.State) *checkp
 	if s == nil {
 		s = checkpoint.NewState(checkpoint.NewKey(f.agent, "", session, ""))
 	}
-	if gone, err := recovery.CatchUp(t.Context(), s, f.reads(t, path), checkpoint.ReadOptions{Whole: true}, time.Now()); gone || err != nil {
+
+	if gone, err := recovery.CatchUp(
+		t.Context(),
+		s,
+		f.reads(t, path),
+		checkpoint.ReadOptions{Whole: true},
+		time.Now(),
+	); gone ||
+		err != nil {
 		t.Fatalf("read %s: gone %v, %v", path, gone, err)
 	}
+
 	return s
 }
 
 func TestR04MissingParentOfEveryAgent(t *testing.T) {
 	everyLineForm(t, func(t *testing.T, f lineForm) {
 		lines, words := f.records(1, 7)
-		lines[4] = strings.Replace(lines[4], fmt.Sprint(id(4)), "00000000-0000-4000-8000-000000000777", 1) // where the form has parents
+		// where the form has parents
+		lines[4] = strings.Replace(lines[4], fmt.Sprint(id(4)), "00000000-0000-4000-8000-000000000777", 1)
 		wantTalk(t, f.whole(t, f.put(t, f.all(lines...))), words)
 	})
 }
@@ -90,9 +102,13 @@ func TestR02ParentCycleOfEveryAgent(t *testing.T) {
 func TestR09StampsOutOfOrderOfEveryAgent(t *testing.T) {
 	everyLineForm(t, func(t *testing.T, f lineForm) {
 		lines, words := f.records(1, 5)
-		for i, at := range []string{"2026-01-05T10:00:03Z", "2026-01-05T10:00:01Z", "2099-01-01T00:00:00Z", "1970-01-01T00:00:00Z", "2026-01-05T09:00:00Z"} {
+		for i, at := range []string{
+			"2026-01-05T10:00:03Z", "2026-01-05T10:00:01Z", "2099-01-01T00:00:00Z", "1970-01-01T00:00:00Z",
+			"2026-01-05T09:00:00Z",
+		} {
 			lines[i] = strings.Replace(lines[i], stamp, at, 1)
 		}
+
 		path := f.put(t, f.all(lines[:3]...))
 		first := readOn(t, f.reads(t, path), "", checkpoint.ReadOptions{Whole: true})
 		wantTalk(t, first, words[:3])
@@ -112,6 +128,7 @@ func TestF01HalfLineOfEveryAgent(t *testing.T) {
 		if b = readOn(t, r, b.Cursor, checkpoint.ReadOptions{}); len(b.Entries) != 0 || b.Losses.Torn != int64(half) {
 			t.Errorf("half a line: %q and %d torn bytes, want nothing and %d", talk(b.Entries), b.Losses.Torn, half)
 		}
+
 		add(t, path, lines[2][half:]+"\n")
 		wantTalk(t, readOn(t, r, b.Cursor, checkpoint.ReadOptions{}), words[2:])
 	})
@@ -146,6 +163,7 @@ func TestF04RotationOfEveryAgent(t *testing.T) {
 			b := readOn(t, r, cursor, checkpoint.ReadOptions{})
 			got, cursor = append(got, talk(b.Entries)...), b.Cursor
 		}
+
 		grow := func(lines int) {
 			for range lines {
 				n++
@@ -153,10 +171,12 @@ func TestF04RotationOfEveryAgent(t *testing.T) {
 				add(t, path, f.say(n, said(n))+"\n")
 			}
 		}
+
 		for round := range 10 {
 			if f.head != "" {
 				add(t, path, f.head+"\n")
 			}
+
 			grow(20)
 			look()
 			grow(20) // these are read after the file was renamed away
@@ -167,6 +187,7 @@ func TestF04RotationOfEveryAgent(t *testing.T) {
 				look()
 			}
 		}
+
 		add(t, path, f.say(n+1, said(n+1))+"\n")
 		look()
 		if want = append(want, said(n+1)); !slices.Equal(got, want) {
@@ -175,14 +196,20 @@ func TestF04RotationOfEveryAgent(t *testing.T) {
 	})
 }
 
-// F11, F12: an empty new file elsewhere unbinds nothing; a file that shrank is read anew and what is known does not come again.
+// F11, F12: an empty new file elsewhere unbinds nothing; a file that shrank is read anew and what is known does not
+// come again.
 func TestF11AnotherFileOfEveryAgent(t *testing.T) {
 	everyLineForm(t, func(t *testing.T, f lineForm) {
 		lines, words := f.records(1, 4)
 		path := f.put(t, f.all(lines[:3]...))
 		r := f.reads(t, path)
 		b := readOn(t, r, "", checkpoint.ReadOptions{Whole: true})
-		rewrite(t, filepath.Join(filepath.Dir(path), strings.ReplaceAll(filepath.Base(path), "1111", "2222")), f.head+"\n")
+		rewrite(
+			t,
+			filepath.Join(filepath.Dir(path), strings.ReplaceAll(filepath.Base(path), "1111", "2222")),
+			f.head+"\n",
+		)
+
 		add(t, path, lines[3]+"\n")
 		wantTalk(t, readOn(t, r, b.Cursor, checkpoint.ReadOptions{}), words[3:])
 	})
@@ -200,8 +227,12 @@ func TestF12ShrunkFileOfEveryAgent(t *testing.T) {
 			if !resets(after) {
 				t.Errorf("%s: no reset", name)
 			}
+
 			wantTalk(t, after, []string{said(41)})
-			if i := slices.IndexFunc(after.Entries, func(e checkpoint.Entry) bool { return e.Op == checkpoint.Retract }); i >= 0 {
+			if i := slices.IndexFunc(
+				after.Entries,
+				func(e checkpoint.Entry) bool { return e.Op == checkpoint.Retract },
+			); i >= 0 {
 				t.Errorf("%s: entry %d takes back what the richer file held", name, i)
 			}
 		}
@@ -217,7 +248,8 @@ func TestM07OneHugeRecordOfEveryAgent(t *testing.T) {
 		if len(got) != 3 || got[0] != "remember the first" || got[2] != "remember the second" {
 			t.Fatalf("got %d records, want 3 with both remember lines", len(got))
 		}
-		if !strings.HasPrefix(got[1], "BEGIN") || !strings.HasSuffix(got[1], "END") || len(got[1]) > checkpoint.CutText {
+		if !strings.HasPrefix(got[1], "BEGIN") || !strings.HasSuffix(got[1], "END") ||
+			len(got[1]) > checkpoint.CutText {
 			t.Errorf("%d bytes, want head and tail in %d", len(got[1]), checkpoint.CutText)
 		}
 	})
@@ -229,6 +261,7 @@ func TestP01ProjectOfEveryAgent(t *testing.T) {
 		if f.agent == "gemini" {
 			t.Skip("its lines name no project: that stands in a file beside them")
 		}
+
 		lines, _ := f.records(1, 2)
 		text := strings.ReplaceAll(f.all(lines...), `"/proj"`, `"/w/외주/app"`)
 		for _, e := range f.whole(t, f.put(t, text)).Entries {
@@ -236,6 +269,7 @@ func TestP01ProjectOfEveryAgent(t *testing.T) {
 				return
 			}
 		}
+
 		a, _ := ByName(agent.Host{}, f.agent)
 		found, err := a.Locate(t.Context(), agent.Query{Workspace: "/w/외주/app"})
 		t.Errorf("no entry names the project; found %v, %v", found, err)

@@ -33,29 +33,81 @@ var lineForms = []lineForm{
 		if n%2 == 0 {
 			content = []map[string]string{{"type": "text", "text": text}}
 		}
-		return marshal(map[string]any{"type": role(n), "uuid": id(n), "parentUuid": id(n - 1), "sessionId": session, "cwd": "/proj",
-			"timestamp": stamp, "message": map[string]any{"role": role(n), "content": content}})
+		return marshal(
+			map[string]any{
+				"type":       role(n),
+				"uuid":       id(n),
+				"parentUuid": id(n - 1),
+				"sessionId":  session,
+				"cwd":        "/proj",
+				"timestamp":  stamp,
+				"message":    map[string]any{"role": role(n), "content": content},
+			},
+		)
 	}},
-	{"codex", filepath.Join("sessions", "2026", "01", "05", "rollout-2026-01-05T10-00-00-"+session+".jsonl"),
-		fmt.Sprintf(`{"timestamp":%q,"type":"session_meta","payload":{"id":%q,"session_id":%q,"cwd":"/proj","source":"exec"}}`, stamp, session, session),
+	{
+		"codex",
+		filepath.Join("sessions", "2026", "01", "05", "rollout-2026-01-05T10-00-00-"+session+".jsonl"),
+		fmt.Sprintf(
+			`{"timestamp":%q,"type":"session_meta","payload":{"id":%q,"session_id":%q,"cwd":"/proj","source":"exec"}}`,
+			stamp,
+			session,
+			session,
+		),
 		func(n int, text string) string {
 			kind := map[bool]string{true: "user.text", false: "unknown"}[n%2 == 1]
-			return marshal(map[string]any{"timestamp": stamp, "type": "response_item", "payload": map[string]any{"type": "message", "id": id(n), "role": role(n),
-				"content": []map[string]string{{"type": "text", "text": text}}, "internal_chat_message_metadata_passthrough": map[string]any{"turn_id": "t", "content_item_kinds": []string{kind}}}})
-		}},
-	{"gemini", "session-2026-01-05T10-00-11111111.jsonl", fmt.Sprintf(`{"sessionId":%q,"projectHash":"ab","startTime":%q,"kind":"main"}`, session, stamp),
+			return marshal(
+				map[string]any{"timestamp": stamp, "type": "response_item", "payload": map[string]any{
+					"type": "message",
+					"id":   id(n),
+					"role": role(n),
+					"content": []map[string]string{
+						{"type": "text", "text": text},
+					},
+					"internal_chat_message_metadata_passthrough": map[string]any{
+						"turn_id":            "t",
+						"content_item_kinds": []string{kind},
+					},
+				}},
+			)
+		},
+	},
+	{
+		"gemini",
+		"session-2026-01-05T10-00-11111111.jsonl",
+		fmt.Sprintf(`{"sessionId":%q,"projectHash":"ab","startTime":%q,"kind":"main"}`, session, stamp),
 		func(n int, text string) string {
 			who := map[bool]string{true: "user", false: "gemini"}[n%2 == 1]
-			return marshal(map[string]any{"id": id(n), "timestamp": stamp, "type": who, "content": []map[string]string{{"text": text}}})
-		}},
+			return marshal(
+				map[string]any{
+					"id":        id(n),
+					"timestamp": stamp,
+					"type":      who,
+					"content":   []map[string]string{{"text": text}},
+				},
+			)
+		},
+	},
 	{"openclaw", session + ".jsonl", piHead, piSays},
 	{"pi", "2026-01-05T10-00-00-000Z_" + session + ".jsonl", piHead, piSays},
 	{"oh-my-pi", "2026-01-05T10-00-00-000Z_" + session + ".jsonl", titleHead() + "\n" + piHead, piSays},
-	{"droid", session + ".jsonl", `{"type":"session_start","id":"` + session + `","title":"x","owner":"user","version":2,"cwd":"/proj"}`,
+	{
+		"droid",
+		session + ".jsonl",
+		`{"type":"session_start","id":"` + session + `","title":"x","owner":"user","version":2,"cwd":"/proj"}`,
 		func(n int, text string) string {
-			return marshal(map[string]any{"type": "message", "id": id(n), "timestamp": stamp, "parentId": id(n - 1),
-				"message": map[string]any{"role": role(n), "content": []map[string]string{{"type": "text", "text": text}}}})
-		}},
+			return marshal(map[string]any{
+				"type":      "message",
+				"id":        id(n),
+				"timestamp": stamp,
+				"parentId":  id(n - 1),
+				"message": map[string]any{
+					"role":    role(n),
+					"content": []map[string]string{{"type": "text", "text": text}},
+				},
+			})
+		},
+	},
 }
 
 const (
@@ -70,11 +122,19 @@ func titleHead() string {
 }
 
 func piSays(n int, text string) string {
-	message := map[string]any{"role": role(n), "content": []map[string]string{{"type": "text", "text": text}}, "timestamp": 1767607200000 + n}
+	message := map[string]any{
+		"role":      role(n),
+		"content":   []map[string]string{{"type": "text", "text": text}},
+		"timestamp": 1767607200000 + n,
+	}
+
 	if n%2 == 0 {
 		message["stopReason"] = "stop"
 	}
-	return marshal(map[string]any{"type": "message", "id": id(n), "parentId": id(n - 1), "timestamp": stamp, "message": message})
+
+	return marshal(
+		map[string]any{"type": "message", "id": id(n), "parentId": id(n - 1), "timestamp": stamp, "message": message},
+	)
 }
 
 func role(n int) string { return map[bool]string{true: "user", false: "assistant"}[n%2 == 1] }
@@ -122,12 +182,14 @@ func (f lineForm) reads(t *testing.T, path string) checkpoint.Transcript {
 	if !ok {
 		t.Fatalf("no agent %s", f.agent)
 	}
+
 	r := a.Open(agent.Source{Path: path, Session: session})
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil {
 			t.Errorf("close: %v", err)
 		}
 	})
+
 	return r
 }
 
@@ -137,7 +199,12 @@ func (f lineForm) whole(t *testing.T, path string) checkpoint.Batch {
 	return readOn(t, f.reads(t, path), "", checkpoint.ReadOptions{Whole: true, Final: true})
 }
 
-func readOn(t *testing.T, r checkpoint.Transcript, from checkpoint.Cursor, opt checkpoint.ReadOptions) checkpoint.Batch {
+func readOn(
+	t *testing.T,
+	r checkpoint.Transcript,
+	from checkpoint.Cursor,
+	opt checkpoint.ReadOptions,
+) checkpoint.Batch {
 	t.Helper()
 	sum := checkpoint.Batch{Cursor: from}
 	for {
@@ -145,6 +212,7 @@ func readOn(t *testing.T, r checkpoint.Transcript, from checkpoint.Cursor, opt c
 		if err != nil {
 			t.Fatalf("read from %q: %v", sum.Cursor, err)
 		}
+
 		sum.Entries, sum.Cursor = append(sum.Entries, b.Entries...), b.Cursor
 		sum.Losses.Add(b.Losses)
 		if !b.More {
@@ -168,10 +236,12 @@ func talk(entries []checkpoint.Entry) []string {
 			list = append(list, e)
 		}
 	}
+
 	words := make([]string, len(list))
 	for i, e := range list {
 		words[i] = e.Text
 	}
+
 	return words
 }
 
@@ -260,6 +330,7 @@ func TestT03GluedRecordsOfEveryAgent(t *testing.T) {
 		if b.Losses.Rescued != 1 || b.Losses.BadLines != 1 {
 			t.Errorf("%d rescued and %d lost, want 1 and 1", b.Losses.Rescued, b.Losses.BadLines)
 		}
+
 		// Two whole records on one line: nothing of it is lost.
 		lines, words = f.records(1, 5)
 		b = f.whole(t, f.put(t, f.all(lines[0], lines[1]+lines[2], lines[3], lines[4])))
@@ -276,6 +347,7 @@ func TestT05NULBlocksOfEveryAgent(t *testing.T) {
 		if b.Losses.BadLines != 0 || b.Losses.Holes == 0 || b.Losses.HoleBytes < 143<<10 {
 			t.Errorf("losses %+v, want a hole of %d bytes or more and no bad line", b.Losses, 143<<10)
 		}
+
 		// A hole of any length is never held in memory.
 		lines, _ = f.records(1, 5)
 		path := f.put(t, f.all(lines...))
@@ -287,6 +359,7 @@ func TestT05NULBlocksOfEveryAgent(t *testing.T) {
 		if err := os.Truncate(path, info.Size()+hole); err != nil {
 			t.Fatal(err)
 		}
+
 		add(t, path, "\n"+f.say(6, said(6))+"\n")
 		r := f.reads(t, path)
 		before := allocated()
@@ -294,6 +367,7 @@ func TestT05NULBlocksOfEveryAgent(t *testing.T) {
 		if grown := allocated() - before; grown > hole/4 {
 			t.Errorf("%d bytes were allocated for a hole of %d", grown, hole)
 		}
+
 		wantTalk(t, b, append(words, said(6)))
 		if b.Losses.HoleBytes != hole {
 			t.Errorf("a hole of %d bytes, want %d", b.Losses.HoleBytes, hole)
@@ -314,25 +388,30 @@ func TestT08TornFirstLineOfEveryAgent(t *testing.T) {
 		if torn == "" {
 			torn, rest, words = lines[0], lines[1:], words[1:]
 		}
+
 		path := f.put(t, torn[:len(torn)/2]+"\n"+strings.Join(rest, "\n")+"\n")
 		old := time.Now().Add(-time.Hour).Truncate(time.Second)
 		if err := os.Chtimes(path, old, old); err != nil {
 			t.Fatal(err)
 		}
+
 		before, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		b := f.whole(t, path)
 		wantTalk(t, b, words)
 		if b.Losses.BadLines != 1 {
 			t.Errorf("%d bad lines, want 1", b.Losses.BadLines)
 		}
+
 		for _, e := range b.Entries {
 			if e.Session != "" && e.Session != session {
 				t.Errorf("entry of session %q, want the one that the file's name tells", e.Session)
 			}
 		}
+
 		after, err := os.ReadFile(path)
 		info, err2 := os.Stat(path)
 		if err != nil || err2 != nil || !bytes.Equal(before, after) || !info.ModTime().Equal(old) {
@@ -353,6 +432,7 @@ func TestT11EveryPrefixOfEveryAgent(t *testing.T) {
 			if err != nil {
 				t.Fatalf("first %d bytes: %v", n, err)
 			}
+
 			want := words[:max(0, strings.Count(text[:n], "\n")-int(f.heads()))]
 			if got := talk(b.Entries); !slices.Equal(got, want) || b.Losses.BadLines != 0 {
 				t.Fatalf("first %d bytes: got %q and %d bad lines, want %q and none", n, got, b.Losses.BadLines, want)
@@ -367,7 +447,21 @@ func TestT13OtherVersionsOfEveryAgent(t *testing.T) {
 		lines[1] = strings.Replace(lines[1], `"timestamp":"`+stamp+`"`, `"timestamp":[7]`, 1)
 		lines[2] = strings.Replace(lines[2], `"timestamp":"`+stamp+`",`, ``, 1)
 		lines[2] = strings.TrimSuffix(lines[2], "}") + `,"brand_new":{"x":[1,null]},"ordinal":"seven"}`
-		b := f.whole(t, f.put(t, f.all(lines[0], `{"type":"brand_new_kind","payload":{"a":1}}`, `{"type":7}`, lines[1], lines[2], lines[3])))
+		b := f.whole(
+			t,
+			f.put(
+				t,
+				f.all(
+					lines[0],
+					`{"type":"brand_new_kind","payload":{"a":1}}`,
+					`{"type":7}`,
+					lines[1],
+					lines[2],
+					lines[3],
+				),
+			),
+		)
+
 		wantTalk(t, b, words)
 		if b.Losses.BadLines != 0 {
 			t.Errorf("%d bad lines %v, want none: all of them are records", b.Losses.BadLines, b.Losses.Bad)
@@ -383,6 +477,7 @@ func TestT15EmptyFileOfEveryAgent(t *testing.T) {
 		if len(b.Entries) != 0 || b.Losses.BadLines != 0 || b.Losses.Torn != 0 {
 			t.Errorf("an empty file: %d entries, losses %+v, want nothing", len(b.Entries), b.Losses)
 		}
+
 		lines, words := f.records(1, 3)
 		add(t, path, f.all(lines...))
 		wantTalk(t, readOn(t, r, b.Cursor, checkpoint.ReadOptions{}), words)
@@ -423,6 +518,7 @@ func TestL08BlanksAndLineEndsOfEveryAgent(t *testing.T) {
 		if f.head != "" {
 			text += f.head + "\r\n"
 		}
+
 		text += lines[0] + "\r\n" + "\n" + "   \t\n" + lines[1] + "\r\n"
 		off := int64(len(text))
 		text += "{not a record\n" + lines[2] // its newline never came
@@ -434,6 +530,7 @@ func TestL08BlanksAndLineEndsOfEveryAgent(t *testing.T) {
 		if got := bad(live.Losses); !slices.Equal(got, want) {
 			t.Errorf("bad lines %v (line, offset), want %v", got, want)
 		}
+
 		wantTalk(t, f.whole(t, path), words)
 		add(t, path, "\n")
 		wantTalk(t, readOn(t, r, live.Cursor, checkpoint.ReadOptions{}), words[2:])
@@ -442,7 +539,11 @@ func TestL08BlanksAndLineEndsOfEveryAgent(t *testing.T) {
 
 func TestL09ControlCharactersOfEveryAgent(t *testing.T) {
 	everyLineForm(t, func(t *testing.T, f lineForm) {
-		b := f.whole(t, f.put(t, f.all(f.say(1, "bin \x00\x01 end"), f.say(2, "red \x1b[31m tab\tline\nend"), f.say(3, said(3)))))
+		b := f.whole(
+			t,
+			f.put(t, f.all(f.say(1, "bin \x00\x01 end"), f.say(2, "red \x1b[31m tab\tline\nend"), f.say(3, said(3)))),
+		)
+
 		wantTalk(t, b, []string{"bin  end", "red [31m tab\tline\nend", said(3)})
 		for _, e := range b.Entries {
 			if !utf8.ValidString(e.Text) {

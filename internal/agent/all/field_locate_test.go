@@ -18,7 +18,8 @@ var places = map[string]string{
 	"oh-my-pi": ".omp/agent/sessions/-proj", "droid": ".factory/sessions/-proj",
 }
 
-// M01: the sessions of every agent are listed from the heads of their files, whatever their size. N05: by id alone, too.
+// M01: the sessions of every agent are listed from the heads of their files, whatever their size. N05: by id alone,
+// too.
 func TestM01N05LocateOfEveryAgent(t *testing.T) {
 	const files, size = 122, 40 << 20
 	everyLineForm(t, func(t *testing.T, f lineForm) {
@@ -30,6 +31,7 @@ func TestM01N05LocateOfEveryAgent(t *testing.T) {
 			if f.agent != "gemini" {
 				name = strings.ReplaceAll(f.file, session, last)
 			}
+
 			path := filepath.Join(home, places[f.agent], name)
 			lines, _ := f.records(1, 2)
 			rewrite(t, path, strings.ReplaceAll(f.all(lines...), session, last))
@@ -37,6 +39,7 @@ func TestM01N05LocateOfEveryAgent(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		a, _ := ByName(agenttest.Host(home), f.agent)
 		before := allocated()
 		found, err := a.Locate(t.Context(), agent.Query{Most: 1000})
@@ -46,6 +49,7 @@ func TestM01N05LocateOfEveryAgent(t *testing.T) {
 		if got, most := allocated()-before, int64(150<<20); got > most {
 			t.Errorf("%d bytes were allocated for the list, want %d at most", got, most)
 		}
+
 		one, err := a.Locate(t.Context(), agent.Query{Session: last})
 		if err != nil || len(one) != 1 || one[0].Session != last {
 			t.Errorf("by id: %v, %v, want %s", one, err, last)

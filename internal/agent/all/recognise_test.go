@@ -17,12 +17,14 @@ func TestRecognise(t *testing.T) {
 		}
 		return string(data)
 	}
+
 	const (
 		claude = `{"type":"user","uuid":"u","sessionId":"s","message":{}}` + "\n"
 		pi     = `{"type":"session","version":3,"id":"x","cwd":"/"}` + "\n"
 		gemini = `{"sessionId":"s","projectHash":"h","startTime":"t"}` + "\n"
 		open   = `{"type":"custom","customType":"openclaw.cache","parentId":null}` + "\n"
 	)
+
 	for _, c := range []struct{ name, head, want string }{
 		{"Claude Code's", claude, "claude-code"},
 		{"Claude Code's, of which only the last prompt is left", `{"type":"summary","leafUuid":"u"}`, "claude-code"},

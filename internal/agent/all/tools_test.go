@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestTheLedgerKnowsNoTool: what tools, their arguments and shell commands are called is said by the agents and their kit
-// alone. The words are the string literals of the files that say it.
+// TestTheLedgerKnowsNoTool: what tools, their arguments and shell commands are called is said by the agents and their
+// kit alone. The words are the string literals of the files that say it.
 func TestTheLedgerKnowsNoTool(t *testing.T) {
 	files := func(pattern string) []string {
 		list, err := filepath.Glob(pattern)
@@ -21,6 +21,7 @@ func TestTheLedgerKnowsNoTool(t *testing.T) {
 		}
 		return list
 	}
+
 	known := map[string]string{}
 	tables := append(files("../*/tools.go"), "../kit/tools/tools.go")
 	for _, path := range tables {
@@ -28,6 +29,7 @@ func TestTheLedgerKnowsNoTool(t *testing.T) {
 			known[w] = path
 		}
 	}
+
 	delete(known, " ")
 	delete(known, "prompt") // a kind of event too
 	if len(tables) < 9 || len(known) < 80 || known["bash"] == "" {
@@ -53,10 +55,12 @@ func literals(t *testing.T, path string) (list []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	f, err := parser.ParseFile(token.NewFileSet(), path, src, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.ImportSpec:
@@ -70,5 +74,6 @@ func literals(t *testing.T, path string) (list []string) {
 		}
 		return true
 	})
+
 	return list
 }

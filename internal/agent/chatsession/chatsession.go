@@ -1,9 +1,10 @@
-// Package chatsession knows the chat files of a Java program that keeps one indented JSON file for each session, in a folder
-// for each type of agent: <root>/<agent type>/<session id>.json. They are only read; the program has no hooks, so that a
-// session is known when its file is named, or lies below the workspace that is asked for or below $CHATSESSION_DIR.
+// Package chatsession knows the chat files of a Java program that keeps one indented JSON file for each session, in a
+// folder for each type of agent: <root>/<agent type>/<session id>.json. They are only read; the program has no hooks,
+// so that a session is known when its file is named, or lies below the workspace that is asked for or below
+// $CHATSESSION_DIR.
 //
-// It promises what package document does. The program writes a file anew after each answer, in place: a half-written one
-// tells nothing until it is whole. Its times have no zone and are taken for local ones.
+// It promises what package document does. The program writes a file anew after each answer, in place: a half-written
+// one tells nothing until it is whole. Its times have no zone and are taken for local ones.
 package chatsession
 
 import (
@@ -102,6 +103,7 @@ func walk(session string) wholefile.Walk {
 				if err := ctx.Err(); err != nil {
 					return err
 				}
+
 				raw, over, err := j.Value(wholefile.MaxItem)
 				var m message
 				switch {
@@ -114,13 +116,23 @@ func walk(session string) wholefile.Walk {
 					about.Losses.BadLines++
 					return nil
 				}
+
 				about.Losses.Replaced += lines.Broken(raw)
-				return give(item(m, names.Of(m.Role, m.Time, m.Content), len(raw), func() string { return foreign(h.session, session) }))
+				return give(
+					item(
+						m,
+						names.Of(m.Role, m.Time, m.Content),
+						len(raw),
+						func() string { return foreign(h.session, session) },
+					),
+				)
 			})
 		})
+
 		if id := foreign(h.session, session); id != "" || h.mode != "" {
 			about.Head = []checkpoint.Entry{{Kind: checkpoint.EntryMeta, Session: id, Mode: h.mode}}
 		}
+
 		return about, err
 	}
 }
@@ -145,38 +157,49 @@ func (h *head) member(j *wholefile.JSON, key string) error {
 	default:
 		return nil
 	}
+
 	raw, over, err := j.Value(4 << 10)
 	var s string
 	if err == nil && !over && json.Unmarshal(raw, &s) == nil {
 		*to = wholefile.Ident(s)
 	}
+
 	return err
 }
 
 // item is what a message comes to. The program writes a prompt together with its answer: an answer ends the turn.
 func item(m message, id string, size int, session func() string) wholefile.Item {
-	return wholefile.Item{ID: id, Hash: checkpoint.Hash(m.Content), Size: size, Prompt: m.Role == "user" && strings.TrimSpace(m.Content) != "", Entries: func() []checkpoint.Entry {
-		at := stamp(m.Time)
-		var list []checkpoint.Entry
-		switch m.Role {
-		case "user":
-			list = wholefile.Said(id, "", at, m.Content)
-		case "assistant":
-			if said, _ := wholefile.Words(m.Content); said != "" {
-				list = append(list, checkpoint.Entry{ID: id, Kind: checkpoint.EntryAssistant, At: at, Text: said})
+	return wholefile.Item{
+		ID:     id,
+		Hash:   checkpoint.Hash(m.Content),
+		Size:   size,
+		Prompt: m.Role == "user" && strings.TrimSpace(m.Content) != "",
+		Entries: func() []checkpoint.Entry {
+			at := stamp(m.Time)
+			var list []checkpoint.Entry
+			switch m.Role {
+			case "user":
+				list = wholefile.Said(id, "", at, m.Content)
+			case "assistant":
+				if said, _ := wholefile.Words(m.Content); said != "" {
+					list = append(list, checkpoint.Entry{ID: id, Kind: checkpoint.EntryAssistant, At: at, Text: said})
+				}
+				list = append(list, checkpoint.Entry{ID: "end:" + id, Kind: checkpoint.EntryTurnEnd, At: at})
 			}
-			list = append(list, checkpoint.Entry{ID: "end:" + id, Kind: checkpoint.EntryTurnEnd, At: at})
-		}
-		for i := range list {
-			list[i].Session = session()
-		}
-		return list
-	}}
+
+			for i := range list {
+				list[i].Session = session()
+			}
+
+			return list
+		},
+	}
 }
 
 // stamp is a time of the program's, or zero.
 func stamp(s string) time.Time {
-	for _, form := range []string{"2006-01-02T15:04:05", "2006-01-02T15:04", time.RFC3339} { // a fraction of a second is read with all
+	// a fraction of a second is read with all
+	for _, form := range []string{"2006-01-02T15:04:05", "2006-01-02T15:04", time.RFC3339} {
 		if t, err := time.ParseInLocation(form, s, time.Local); err == nil {
 			return t.UTC()
 		}
@@ -190,18 +213,21 @@ const (
 	maxFiles    = 10_000
 )
 
-// Locate finds sessions below the workspace that is asked for, else below $CHATSESSION_DIR, newest first. It reads heads only.
+// Locate finds sessions below the workspace that is asked for, else below $CHATSESSION_DIR, newest first. It reads
+// heads only.
 func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error) {
 	most := q.Most
 	if most <= 0 {
 		most = defaultMost
 	}
+
 	var list []agent.Found
 	for _, top := range []string{q.Workspace, a.root} {
 		if top != "" && len(list) == 0 {
 			list = files(top)
 		}
 	}
+
 	slices.SortStableFunc(list, func(x, y agent.Found) int {
 		return cmp.Or(y.Changed.Compare(x.Changed), cmp.Compare(x.Path, y.Path))
 	})
@@ -210,15 +236,18 @@ func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error
 		if err := ctx.Err(); err != nil {
 			return found, err
 		}
+
 		h, ok := headOf(f.Path)
 		if !ok || q.Session != "" && h.session != q.Session {
 			continue
 		}
+
 		f.Session, f.Workspace = h.session, q.Workspace
 		if found = append(found, f); len(found) == most {
 			break
 		}
 	}
+
 	return found, nil
 }
 
@@ -231,22 +260,29 @@ func files(top string) []agent.Found {
 		if err != nil {
 			continue // the form is a good one
 		}
+
 		for _, dir := range dirs {
 			if folders++; folders > maxFolders || len(list) > maxFiles {
 				return list
 			}
+
 			entries, err := os.ReadDir(dir)
 			if err != nil {
 				continue // no folder
 			}
+
 			for _, e := range entries {
 				info, err := e.Info()
 				if err == nil && info.Mode().IsRegular() && strings.HasSuffix(e.Name(), ".json") {
-					list = append(list, agent.Found{Source: agent.Source{Path: filepath.Join(dir, e.Name())}, Changed: info.ModTime()})
+					list = append(
+						list,
+						agent.Found{Source: agent.Source{Path: filepath.Join(dir, e.Name())}, Changed: info.ModTime()},
+					)
 				}
 			}
 		}
 	}
+
 	return list
 }
 
@@ -261,11 +297,13 @@ func headOf(path string) (h head, ok bool) {
 	if err != nil {
 		return h, false
 	}
+
 	defer file.Close() // read only
 	data, err := io.ReadAll(io.LimitReader(file, 64<<10))
 	if err != nil || (&Agent{}).Recognise(data) == agent.NotMine {
 		return h, false
 	}
+
 	enough := errors.New("the head is read")
 	j := wholefile.NewJSON(bytes.NewReader(data))
 	_ = j.Object(func(key string) error { // a head that breaks off has said what it has
@@ -274,6 +312,7 @@ func headOf(path string) (h head, ok bool) {
 		}
 		return h.member(j, key)
 	})
+
 	return h, h.session != ""
 }
 
@@ -288,5 +327,8 @@ func (*Agent) Recognise(data []byte) agent.Score {
 		}
 		return nil
 	})
-	return agent.MineIf((err == nil || errors.Is(err, enough)) && keys["messages"] && keys["sessionId"] && keys["agentType"])
+
+	return agent.MineIf(
+		(err == nil || errors.Is(err, enough)) && keys["messages"] && keys["sessionId"] && keys["agentType"],
+	)
 }

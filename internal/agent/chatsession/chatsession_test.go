@@ -42,13 +42,16 @@ func show(list []checkpoint.Entry) []string {
 		if e.Op != checkpoint.Upsert {
 			s = string(e.Op)
 		}
+
 		for _, v := range []string{e.Text, e.Mode, e.Session} {
 			if v != "" {
 				s += " " + v
 			}
 		}
+
 		out = append(out, s)
 	}
+
 	return out
 }
 
@@ -61,8 +64,21 @@ func same(t *testing.T, what string, got, want []string) {
 
 func TestGolden(t *testing.T) {
 	b := read(t, agent.Source{Path: handmade, Session: session}, "", checkpoint.ReadOptions{Whole: true})
-	same(t, handmade, show(b.Entries), []string{"meta plan", "user Please find me a train to Graz on Friday.", "assistant There is one at 9:25 and one at 11:25.", "turn-end",
-		"user And back? \"Sunday\" – für zwei.", "assistant At 16:35, two seats.", "turn-end"})
+	same(
+		t,
+		handmade,
+		show(b.Entries),
+		[]string{
+			"meta plan",
+			"user Please find me a train to Graz on Friday.",
+			"assistant There is one at 9:25 and one at 11:25.",
+			"turn-end",
+			"user And back? \"Sunday\" – für zwei.",
+			"assistant At 16:35, two seats.",
+			"turn-end",
+		},
+	)
+
 	last := b.Entries[len(b.Entries)-2]
 	if got := fmt.Sprintf("%.4x", sha256.Sum256([]byte(last.Text))); got != "87c56c48" {
 		t.Errorf("hash of the last words: %s", got)
@@ -70,6 +86,7 @@ func TestGolden(t *testing.T) {
 	if want := time.Date(2026, 4, 3, 10, 2, 9, 123e6, time.Local); !last.At.Equal(want) {
 		t.Errorf("the last answer is of %v, want %v", last.At, want)
 	}
+
 	named := read(t, agent.Source{Path: handmade}, "", checkpoint.ReadOptions{})
 	if named.Entries[0].Session != session || named.Entries[3].Session != session {
 		t.Errorf("without a session's name: %v", show(named.Entries))
@@ -81,6 +98,7 @@ func TestRewrites(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	whole := string(data)
 	cut := strings.Index(whole, `  }, {
     "role" : "user",
@@ -91,10 +109,15 @@ func TestRewrites(t *testing.T) {
 		file string
 		want []string
 	}{
-		{whole[:cut] + "  } ]\n}\n", []string{"meta plan", "user Please find me a train to Graz on Friday.", "assistant There is one at 9:25 and one at 11:25.", "turn-end"}},
+		{whole[:cut] + "  } ]\n}\n", []string{
+			"meta plan", "user Please find me a train to Graz on Friday.",
+			"assistant There is one at 9:25 and one at 11:25.", "turn-end",
+		}},
 		{whole[:cut+40], nil},
 		{"", nil},
-		{strings.Replace(whole, "Please find me a train to Graz...", "another title", 1), []string{"user And back? \"Sunday\" – für zwei.", "assistant At 16:35, two seats.", "turn-end"}},
+		{strings.Replace(whole, "Please find me a train to Graz...", "another title", 1), []string{
+			"user And back? \"Sunday\" – für zwei.", "assistant At 16:35, two seats.", "turn-end",
+		}},
 		{whole, nil},
 	} {
 		old := time.Now().Add(-time.Hour)
@@ -113,10 +136,12 @@ func TestFirstRoundCounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	path := filepath.Join(t.TempDir(), session+".json")
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	state := checkpoint.NewState(checkpoint.NewKey(name, "", session, ""))
 	r := New(agent.Host{}).Open(agent.Source{Path: path, Session: session})
 	for more, n := true, 0; more && n < 5; n++ {
@@ -124,11 +149,30 @@ func TestFirstRoundCounts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		state.Apply(checkpoint.Event{Seq: uint64(n + 1), At: time.Now(), Key: state.Key, Kind: checkpoint.EventEntries, Entries: b.Entries, Cursor: b.Cursor, Losses: &b.Losses, First: b.First, Skipped: b.Skipped})
+
+		state.Apply(
+			checkpoint.Event{
+				Seq:     uint64(n + 1),
+				At:      time.Now(),
+				Key:     state.Key,
+				Kind:    checkpoint.EventEntries,
+				Entries: b.Entries,
+				Cursor:  b.Cursor,
+				Losses:  &b.Losses,
+				First:   b.First,
+				Skipped: b.Skipped,
+			},
+		)
+
 		more = b.More
 	}
+
 	if state.Rounds != 1 || len(state.Messages) != 4 {
-		t.Errorf("%d rounds and %d messages, want the last turn alone to count, and 4", state.Rounds, len(state.Messages))
+		t.Errorf(
+			"%d rounds and %d messages, want the last turn alone to count, and 4",
+			state.Rounds,
+			len(state.Messages),
+		)
 	}
 }
 
@@ -137,6 +181,7 @@ func TestLocate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	top := t.TempDir()
 	path := filepath.Join(top, "chat[1]", "travel", session+".json")
 	for file, text := range map[string]string{path: string(data), filepath.Join(top, "chat[1]", "travel", "package.json"): `{"name":"x"}`, filepath.Join(top, "node", "a", "b", "c.json"): string(data)} {
@@ -147,16 +192,19 @@ func TestLocate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	before, err := os.Stat(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, q := range []agent.Query{{Workspace: top}, {Workspace: filepath.Join(top, "chat[1]")}, {Workspace: top, Session: session}} {
 		found, err := New(agent.Host{}).Locate(context.Background(), q)
 		if err != nil || len(found) != 1 || found[0].Path != path || found[0].Session != session {
 			t.Errorf("%+v: %v %v", q, found, err)
 		}
 	}
+
 	named := New(agenttest.Host("", "CHATSESSION_DIR="+filepath.Join(top, "chat[1]")))
 	if found, err := named.Locate(context.Background(), agent.Query{Session: session}); err != nil || len(found) != 1 {
 		t.Errorf("below its own folder: %v %v", found, err)
@@ -164,13 +212,25 @@ func TestLocate(t *testing.T) {
 	if found, err := named.Locate(context.Background(), agent.Query{Session: "absent"}); err != nil || len(found) != 0 {
 		t.Errorf("an unknown session: %v %v", found, err)
 	}
+
 	read(t, agent.Source{Path: path}, "", checkpoint.ReadOptions{})
 	after, err := os.Stat(path)
 	now, rerr := os.ReadFile(path)
-	if err != nil || rerr != nil || !bytes.Equal(now, data) || before.Mode() != after.Mode() || !before.ModTime().Equal(after.ModTime()) {
+	if err != nil || rerr != nil || !bytes.Equal(now, data) || before.Mode() != after.Mode() ||
+		!before.ModTime().Equal(after.ModTime()) {
 		t.Errorf("reading changed the file: %v %v", err, rerr)
 	}
-	_, err = New(agent.Host{}).Open(agent.Source{Path: top + "/absent.json"}).Read(context.Background(), "", checkpoint.ReadOptions{})
+
+	_, err = New(
+		agent.Host{},
+	).Open(
+		agent.Source{Path: top + "/absent.json"},
+	).Read(
+		context.Background(),
+		"",
+		checkpoint.ReadOptions{},
+	)
+
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("absent: %v, want fs.ErrNotExist", err)
 	}
@@ -181,6 +241,7 @@ func TestRecognise(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for head, want := range map[string]bool{
 		string(data):       true,
 		string(data[:300]): true, // a part of the file, from its beginning
@@ -200,6 +261,7 @@ func FuzzChat(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	f.Add(data)
 	f.Add([]byte(`{"messages":[{"role":1},null,"x"],"sessionId":{}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {

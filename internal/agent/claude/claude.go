@@ -1,10 +1,10 @@
-// Package claude knows Claude Code: its hook payloads, its settings file, its transcripts and the forms that it makes up
-// itself after a crash.
+// Package claude knows Claude Code: its hook payloads, its settings file, its transcripts and the forms that it makes
+// up itself after a crash.
 //
 // Payloads are decoded once, here: every field but the session id may be absent or of another type than expected, all
 // text comes out redacted, cut and valid, and an event that belay does not know means nothing. Transcripts are only
-// read. The one file of Claude Code's that is ever written is its settings.json, by Install and Uninstall: as an edit of
-// the text, so that everything of the user's stays as it is, and so that Uninstall can put the very same bytes back.
+// read. The one file of Claude Code's that is ever written is its settings.json, by Install and Uninstall: as an edit
+// of the text, so that everything of the user's stays as it is, and so that Uninstall can put the very same bytes back.
 //
 // It does not know what belay does with an event, and it starts no session of the agent.
 package claude
@@ -49,12 +49,14 @@ func New(h agent.Host) *Agent {
 		managed: "/etc/claude-code/managed-settings.json",
 		fsys:    h.FS,
 	}
+
 	if runtime.GOOS == "darwin" {
 		a.managed = "/Library/Application Support/ClaudeCode/managed-settings.json"
 	}
 	if a.home == "" {
 		a.home = a.plain
 	}
+
 	return a
 }
 

@@ -36,6 +36,7 @@ func fact(data []byte) (repair.Fact, bool) {
 	if err != nil {
 		return repair.Fact{}, false
 	}
+
 	f := repair.Fact{Node: rec.UUID, Parent: rec.ParentUUID, Lane: rec.SessionID, Group: rec.Message.ID}
 	switch {
 	case rec.UUID != "":
@@ -43,13 +44,16 @@ func fact(data []byte) (repair.Fact, bool) {
 	case rec.talks():
 		f.Key = lines.ContentID(data)
 	}
+
 	if rec.IsSidechain {
 		f.Lane += "/" + rec.AgentID
 	}
+
 	f.Compaction = rec.Type == "system" && rec.Subtype == "compact_boundary"
 	if rec.Type != "user" && rec.Type != "assistant" {
 		return f, true
 	}
+
 	f.Talk = !rec.IsMeta
 	for _, b := range rec.Message.Content {
 		switch {
@@ -59,6 +63,7 @@ func fact(data []byte) (repair.Fact, bool) {
 			f.Results = append(f.Results, repair.Result{Call: b.ToolUseID})
 		}
 	}
+
 	return f, true
 }
 
@@ -74,6 +79,7 @@ func closeCall(from []byte, c repair.Call, parent string) ([]byte, string) {
 		json.RawMessage(repair.NewObject(nil).Set("type", "tool_result").Set("content", repair.Interrupted).
 			Set("is_error", true).Set("tool_use_id", c.ID).Bytes()),
 	}).Bytes()))
+
 	o.Set("uuid", id).Keep("timestamp").Set("toolUseResult", repair.Interrupted).Set("toolDenialKind", "interrupted").
 		Set("sourceToolAssistantUUID", parent)
 	return o.Keep(trailer...).Bytes(), id
@@ -88,12 +94,14 @@ func recall(from []byte, r repair.Result, id, parent string) []byte {
 		Set("model", syntheticModel).Set("content", []any{json.RawMessage(use)}).Set("stop_reason", "tool_use").
 		Set("stop_sequence", nil).
 		Set("usage", map[string]int{"input_tokens": 0, "output_tokens": 0}).Bytes()
+
 	o := repair.NewObject(from)
 	if parent == "" {
 		o.Set("parentUuid", nil)
 	} else {
 		o.Set("parentUuid", parent)
 	}
+
 	return o.Keep("isSidechain").Set("message", json.RawMessage(message)).Set("type", "assistant").Set("uuid", id).
 		Keep("timestamp").Keep(trailer...).Bytes()
 }

@@ -37,10 +37,12 @@ func (a *Agent) Decode(_ context.Context, h agent.Hook) (agent.Incoming, error) 
 	if err != nil {
 		return agent.Incoming{}, fmt.Errorf("decode %s %s payload: %w", name, h.Event, err)
 	}
+
 	event := p.Text("hook_event_name")
 	if event == "" {
 		event = h.Event
 	}
+
 	in, known := meaning(event, p, a.frame(p, h))
 	if !known {
 		return agent.Incoming{}, nil
@@ -48,6 +50,7 @@ func (a *Agent) Decode(_ context.Context, h agent.Hook) (agent.Incoming, error) 
 	if p.ID("session_id") == "" {
 		return agent.Incoming{}, fmt.Errorf("decode %s %s payload: %w", name, event, ErrNoSession)
 	}
+
 	return in, nil
 }
 
@@ -57,6 +60,7 @@ func (a *Agent) frame(p payload.Payload, h agent.Hook) checkpoint.Event {
 	if cwd == "" && len(h.Cwd) <= maxPath {
 		cwd = h.Cwd // hooks run in the session's folder
 	}
+
 	cwd = payload.RealPath(cwd)
 	transcript := p.Path("transcript_path")
 	e := checkpoint.Event{
@@ -67,10 +71,12 @@ func (a *Agent) frame(p payload.Payload, h agent.Hook) checkpoint.Event {
 		Model:      label(p, "model"),
 		Mode:       label(p, "permission_mode"),
 	}
+
 	if child := childID(p); child != "" {
 		e.Key.Child = child
 		e.Transcript = "" // the payload names the parent's file
 	}
+
 	return e
 }
 
@@ -83,23 +89,27 @@ func meaning(event string, p payload.Payload, e checkpoint.Event) (agent.Incomin
 		ask = agent.AskStart
 	case "UserPromptSubmit":
 		e.Kind, e.Text = checkpoint.EventPrompt, said(p, "prompt")
-		e.Aside = strings.HasPrefix(e.Text, "<task-notification>") // the program's own turn when a background task ended
+		// the program's own turn when a background task ended
+		e.Aside = strings.HasPrefix(e.Text, "<task-notification>")
 		ask = agent.AskCarry
 		if end, ok := taskEndEvent(e); e.Aside && ok {
 			return agent.Incoming{Events: []checkpoint.Event{e, end}, Ask: ask}, true
 		}
+
 	case "PreToolUse":
 		e = call(p, e, checkpoint.EventToolStart)
 	case "PostToolUse":
 		e = call(p, e, checkpoint.EventToolEnd)
 		e.Output = toolText(p["tool_response"])
 		e.Background = background(p)
+
 	case "PostToolUseFailure":
 		e = call(p, e, checkpoint.EventToolEnd)
 		e.Failed, e.Output = true, words(p.Text("error"), checkpoint.CutTool)
 		if p.Flag("is_interrupt") {
 			e.Reason = "interrupt"
 		}
+
 	case "PreCompact":
 		e.Kind, e.Reason = checkpoint.EventCompacting, label(p, "trigger")
 	case "PostCompact":
@@ -119,6 +129,7 @@ func meaning(event string, p payload.Payload, e checkpoint.Event) (agent.Incomin
 	default:
 		return agent.Incoming{}, false
 	}
+
 	return agent.Incoming{Events: []checkpoint.Event{e}, Ask: ask}, true
 }
 
@@ -143,10 +154,12 @@ func background(p payload.Payload) bool {
 		Status  any `json:"status"`
 		Task    any `json:"backgroundTaskId"`
 	}
+
 	// A response of another form (a string, a list) says nothing of this.
 	if json.Unmarshal(p["tool_response"], &response) != nil {
 		return false
 	}
+
 	task, _ := response.Task.(string)
 	return response.IsAsync == true || response.Status == "async_launched" || task != ""
 }
@@ -185,6 +198,7 @@ func childStop(p payload.Payload, e checkpoint.Event) []checkpoint.Event {
 	if e.Key.Child == "" || sideAgent(p) {
 		return nil // before 2.0.42 the event did not say which sub-agent it was
 	}
+
 	parent := toParent(p, e, checkpoint.EventChildEnd)
 	e.Kind, e.Parent = checkpoint.EventEnd, e.Key.Session
 	e.ChildName = parent.ChildName
@@ -210,6 +224,7 @@ func (a *Agent) account(transcript string) string {
 	if !filepath.IsAbs(transcript) || filepath.Base(projects) != "projects" {
 		return ""
 	}
+
 	home := filepath.Dir(projects)
 	if home == a.plain {
 		return ""
@@ -217,6 +232,7 @@ func (a *Agent) account(transcript string) string {
 	if home = payload.RealPath(home); a.plain != "" && home == payload.RealPath(a.plain) {
 		return ""
 	}
+
 	return home
 }
 
@@ -226,13 +242,16 @@ func (a *Agent) Reply(event, text string) []byte {
 	if text == "" || event != "SessionStart" && event != "UserPromptSubmit" {
 		return nil
 	}
+
 	type output struct {
 		Event   string `json:"hookEventName"`
 		Context string `json:"additionalContext"`
 	}
+
 	var doc bytes.Buffer
 	enc := json.NewEncoder(&doc)
 	enc.SetEscapeHTML(false)
+
 	// Two strings always encode.
 	_ = enc.Encode(struct {
 		Output output `json:"hookSpecificOutput"`

@@ -23,9 +23,11 @@ func printable(s string) string {
 	for i < len(s) && (s[i] >= ' ' && s[i] < 0x7f || s[i] == '\n' || s[i] == '\t') {
 		i++
 	}
+
 	if i == len(s) {
 		return s // nearly all text, and a tool's output may be megabytes
 	}
+
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' {
 			return -1
@@ -39,14 +41,19 @@ func toolText(raw json.RawMessage) string {
 	if len(raw) == 0 || string(raw) == "null" {
 		return ""
 	}
+
 	var s string
 	if raw[0] == '"' && json.Unmarshal(raw, &s) == nil {
 		return words(s, checkpoint.CutTool)
 	}
+
 	var compact bytes.Buffer
-	// Claude Code writes compact JSON: of a huge value only the ends are kept, and it is not read once more for a space.
+
+	// Claude Code writes compact JSON: of a huge value only the ends are kept, and it is not read once more for a
+	// space.
 	if len(raw) > 1<<20 || json.Compact(&compact, raw) != nil {
 		return words(string(raw), checkpoint.CutTool)
 	}
+
 	return words(compact.String(), checkpoint.CutTool)
 }

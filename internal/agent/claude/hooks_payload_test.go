@@ -88,7 +88,12 @@ func TestDecodeErrors(t *testing.T) {
 		{"session without end", `{"hook_event_name":"Stop","session_id":"` + strings.Repeat("x", 1000) + `"}`, false, ErrNoSession},
 		{"cut before the session", `{"hook_event_name":"Stop","cwd":"/x`, true, ErrNoSession},
 	} {
-		in, err := ofUser("/home/u").Decode(t.Context(), agent.Hook{Event: "Stop", Payload: []byte(tt.payload), Cut: tt.cut})
+		in, err := ofUser(
+			"/home/u",
+		).Decode(
+			t.Context(),
+			agent.Hook{Event: "Stop", Payload: []byte(tt.payload), Cut: tt.cut},
+		)
 		if !errors.Is(err, tt.want) || len(in.Events) != 0 {
 			t.Errorf("%s: events %q, error %v; want none and %v", tt.name, sayAll(in), err, tt.want)
 		}
@@ -108,6 +113,7 @@ func TestDecodeCutPayload(t *testing.T) {
 			t.Errorf("%s: %d events, error %v; want 1", tt.name, len(in.Events), err)
 			continue
 		}
+
 		got := in.Events[0].Text + in.Events[0].Output
 		if !strings.HasPrefix(got, tt.want) || strings.Contains(got, tt.not) {
 			t.Errorf("%s: got %.80q…, want it to begin with %q and not to hold %q", tt.name, got, tt.want, tt.not)
@@ -126,6 +132,7 @@ func TestDecodeNeverKeepsOwnBlocks(t *testing.T) {
 	if err := enc.Encode(map[string]string{"content": "A " + block + " B"}); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, text := range []string{"A " + block + " B", string(inner), line.String(), "A " + block[:20] + strings.Repeat("x", 5)} {
 		for _, form := range []string{
 			`{"session_id":"s","hook_event_name":"UserPromptSubmit","prompt":%s}`,
@@ -155,12 +162,14 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(seed), true, "Stop")
 		f.Add([]byte(seed), false, "PreToolUse")
 	}
+
 	a := ofUser("/home/u")
 	f.Fuzz(func(t *testing.T, payload []byte, cut bool, event string) {
 		in, err := a.Decode(t.Context(), agent.Hook{Event: event, Payload: payload, Cut: cut, Cwd: "/"})
 		if err != nil && len(in.Events) > 0 {
 			t.Errorf("events and an error: %v", err)
 		}
+
 		for _, e := range in.Events {
 			if e.Key.Session == "" || e.Kind == "" {
 				t.Errorf("event without session or kind: %+v", e)

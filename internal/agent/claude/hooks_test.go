@@ -36,9 +36,11 @@ func jsonLines(t *testing.T, name string) [][]byte {
 	for sc.Scan() {
 		list = append(list, bytes.Clone(sc.Bytes()))
 	}
+
 	if len(list) == 0 {
 		t.Fatalf("%s has no lines", name)
 	}
+
 	return list
 }
 
@@ -63,6 +65,7 @@ func say(e checkpoint.Event) string {
 			parts = append(parts, fmt.Sprintf("%s=%q", f.name, f.value))
 		}
 	}
+
 	if e.Failed {
 		parts = append(parts, "failed")
 	}
@@ -72,6 +75,7 @@ func say(e checkpoint.Event) string {
 	if e.Aside {
 		parts = append(parts, "aside")
 	}
+
 	return strings.Join(parts, " ")
 }
 
@@ -106,14 +110,25 @@ func capturedEvents() map[string][]string {
 			`tool-start call="toolu_lab000100" name="Agent" in="{\"description\":\"a helper\",\"prompt\":\"SUBTASK please run a command\",\"subagent_type\":\"general-purpose\"}" mode="default"`,
 			`tool-start on="ae80bb419862657dc" call="toolu_lab000200" name="Bash" in="{\"command\":\"echo in-sub\",\"description\":\"lab command\"}" mode="default"`,
 		},
-		"SessionEnd": {`end reason="other"`, `end reason="prompt_input_exit"`, `end reason="prompt_input_exit"`, `end reason="clear"`},
-		"SessionStart": {
-			`start source="startup"`, `start source="resume"`, `start source="resume"`, `start source="compact" model="claude-sonnet-4-5"`,
-			`start source="startup" model="claude-sonnet-4-5"`, `start source="clear"`,
+		"SessionEnd": {
+			`end reason="other"`,
+			`end reason="prompt_input_exit"`,
+			`end reason="prompt_input_exit"`,
+			`end reason="clear"`,
 		},
-		"Stop":          {`stop text="Round one is done: notes read, out.txt written." mode="default"`},
-		"SubagentStart": {"child-start child=\"ae80bb419862657dc\" as=\"general-purpose\"\nstart on=\"ae80bb419862657dc\" as=\"general-purpose\""},
-		"SubagentStop":  {""}, // the compaction's own helper
+		"SessionStart": {
+			`start source="startup"`,
+			`start source="resume"`,
+			`start source="resume"`,
+			`start source="compact" model="claude-sonnet-4-5"`,
+			`start source="startup" model="claude-sonnet-4-5"`,
+			`start source="clear"`,
+		},
+		"Stop": {`stop text="Round one is done: notes read, out.txt written." mode="default"`},
+		"SubagentStart": {
+			"child-start child=\"ae80bb419862657dc\" as=\"general-purpose\"\nstart on=\"ae80bb419862657dc\" as=\"general-purpose\"",
+		},
+		"SubagentStop": {""}, // the compaction's own helper
 		"UserPromptSubmit": {
 			`prompt text="please start the work" mode="default"`,
 		},
@@ -127,6 +142,7 @@ func TestDecodeCaptured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	seen := 0
 	for _, file := range files {
 		event := strings.TrimSuffix(filepath.Base(file), ".json")
@@ -134,31 +150,37 @@ func TestDecodeCaptured(t *testing.T) {
 		if !ok {
 			continue
 		}
+
 		seen++
 		var calls []struct {
 			Case  string
 			Stdin json.RawMessage
 		}
+
 		if err := json.Unmarshal(readFile(t, event+".json"), &calls); err != nil {
 			t.Fatal(err)
 		}
 		if len(calls) != len(wants) {
 			t.Errorf("%s: %d captured calls, want %d", event, len(calls), len(wants))
 		}
+
 		for i, c := range calls {
 			in := decode(t, c.Stdin)
 			if got := sayAll(in); got != wants[i] {
 				t.Errorf("%s %d (%s):\ngot  %s\nwant %s", event, i, c.Case, got, wants[i])
 			}
+
 			wantAsk := map[string]agent.Ask{"SessionStart": agent.AskStart, "UserPromptSubmit": agent.AskCarry}[event]
 			if in.Ask != wantAsk {
 				t.Errorf("%s %d: asks %d, want %d", event, i, in.Ask, wantAsk)
 			}
+
 			for _, e := range in.Events {
 				checkShared(t, c.Stdin, e)
 			}
 		}
 	}
+
 	if seen != len(want) {
 		t.Errorf("%d captured files, want %d", seen, len(want))
 	}
@@ -172,6 +194,7 @@ func checkShared(t *testing.T, payload []byte, e checkpoint.Event) {
 		Prompt     string `json:"prompt_id"`
 		Transcript string `json:"transcript_path"`
 	}
+
 	if err := json.Unmarshal(payload, &p); err != nil {
 		t.Fatal(err)
 	}
@@ -181,6 +204,7 @@ func checkShared(t *testing.T, payload []byte, e checkpoint.Event) {
 	if e.Turn != p.Prompt || e.Workspace != "/home/u/proj" {
 		t.Errorf("turn %q workspace %q, want %q /home/u/proj", e.Turn, e.Workspace, p.Prompt)
 	}
+
 	wantFile := p.Transcript
 	if e.Key.Child != "" {
 		wantFile = "" // the payload names the parent's file
@@ -217,11 +241,13 @@ func TestDecodeDocumented(t *testing.T) {
 		if got := sayAll(in); got != want[i] {
 			t.Errorf("line %d:\ngot  %s\nwant %s", i+1, got, want[i])
 		}
+
 		for _, e := range in.Events {
 			if e.Key.Child != "" && e.Parent != e.Key.Session {
 				t.Errorf("line %d: parent %q, want %q", i+1, e.Parent, e.Key.Session)
 			}
-			if e.Kind == checkpoint.EventEnd && e.Key.Child != "" && !strings.HasSuffix(e.Transcript, "/subagents/agent-abc123.jsonl") {
+			if e.Kind == checkpoint.EventEnd && e.Key.Child != "" &&
+				!strings.HasSuffix(e.Transcript, "/subagents/agent-abc123.jsonl") {
 				t.Errorf("line %d: child's transcript %q", i+1, e.Transcript)
 			}
 		}
@@ -232,8 +258,15 @@ func TestH13AllSources(t *testing.T) {
 	want := []string{"startup", "resume", "clear", "compact", "fork", "some_future_source", ""}
 	for i, line := range jsonLines(t, "H13-sources.jsonl") {
 		in := decode(t, line)
-		if len(in.Events) != 1 || in.Events[0].Kind != checkpoint.EventStart || in.Events[0].Source != want[i] || in.Ask != agent.AskStart {
-			t.Errorf("payload %d: %s asks %d, want a start with source %q that asks for a brief", i+1, sayAll(in), in.Ask, want[i])
+		if len(in.Events) != 1 || in.Events[0].Kind != checkpoint.EventStart || in.Events[0].Source != want[i] ||
+			in.Ask != agent.AskStart {
+			t.Errorf(
+				"payload %d: %s asks %d, want a start with source %q that asks for a brief",
+				i+1,
+				sayAll(in),
+				in.Ask,
+				want[i],
+			)
 		}
 	}
 }
@@ -244,6 +277,7 @@ func TestH06DoubledEvents(t *testing.T) {
 	for _, line := range jsonLines(t, "H06-double-events.jsonl") {
 		got = append(got, sayAll(decode(t, line)))
 	}
+
 	start, prompt, stop := `start source="startup"`, `prompt text="go"`, `stop text="done"`
 	want := []string{start, start, prompt, prompt, stop, stop, prompt, stop}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
@@ -256,15 +290,25 @@ func TestH09EventWithoutPath(t *testing.T) {
 	if len(in.Events) != 1 {
 		t.Fatalf("%d events, want 1", len(in.Events))
 	}
+
 	e := in.Events[0]
 	want := checkpoint.Key{Agent: name, Session: "11111111-1111-4111-8111-111111111111"}
 	if e.Kind != checkpoint.EventCompacting || e.Key != want || e.Transcript != "" || e.Workspace != "" {
-		t.Errorf("got %s of %+v, file %q, workspace %q; want compacting of %+v and nothing else", say(e), e.Key, e.Transcript, e.Workspace, want)
+		t.Errorf(
+			"got %s of %+v, file %q, workspace %q; want compacting of %+v and nothing else",
+			say(e),
+			e.Key,
+			e.Transcript,
+			e.Workspace,
+			want,
+		)
 	}
 }
 
 func TestH07StopCarriesTheLastWords(t *testing.T) {
-	if got, want := sayAll(decode(t, readFile(t, "H07-stop-event.json"))), `stop text="The final answer is 42 retries."`; got != want {
+	if got, want := sayAll(
+		decode(t, readFile(t, "H07-stop-event.json")),
+	), `stop text="The final answer is 42 retries."`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -275,6 +319,7 @@ func TestS02ForkCarriesParentID(t *testing.T) {
 	if err := json.Unmarshal(readFile(t, "S02-fork-event.json"), &file); err != nil {
 		t.Fatal(err)
 	}
+
 	in := decode(t, file.Event)
 	if got, want := sayAll(in), `start source="resume"`; got != want {
 		t.Errorf("got %s, want %s", got, want)
@@ -290,11 +335,13 @@ func TestS07EventsAlone(t *testing.T) {
 	for _, line := range jsonLines(t, "S07-events.jsonl") {
 		got = append(got, sayAll(decode(t, line)))
 	}
+
 	want := []string{
 		`start source="startup"`, `prompt text="fix the uploader"`,
 		`tool-end name="Edit" in="{\"file_path\":\"uploader.go\"}" out="{\"ok\":true}"`,
 		`stop text="Changed one line in uploader.go."`, `prompt text="now add a test"`, `stop text="Test added."`,
 	}
+
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
@@ -308,6 +355,7 @@ func TestP07AnyPath(t *testing.T) {
 	if len(paths) != 24 {
 		t.Fatalf("%d paths, want 24", len(paths))
 	}
+
 	dirs := map[string]string{}
 	for _, path := range paths {
 		payload, err := json.Marshal(map[string]string{
@@ -316,6 +364,7 @@ func TestP07AnyPath(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		e := decode(t, payload).Events[0]
 		if e.Workspace != path || e.Key.Workspace != path {
 			t.Errorf("workspace %q, key's %q, want %q", e.Workspace, e.Key.Workspace, path)
@@ -323,6 +372,7 @@ func TestP07AnyPath(t *testing.T) {
 		if other, taken := dirs[e.Key.Dir()]; taken {
 			t.Errorf("%q and %q share folder %s", path, other, e.Key.Dir())
 		}
+
 		dirs[e.Key.Dir()] = path
 	}
 }
@@ -332,6 +382,7 @@ func TestP03WorkspaceIsTheRealPath(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	folder, link := filepath.Join(dir, "real"), filepath.Join(dir, "link")
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		t.Fatal(err)
@@ -339,6 +390,7 @@ func TestP03WorkspaceIsTheRealPath(t *testing.T) {
 	if err := os.Symlink(folder, link); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, h := range []agent.Hook{
 		{Payload: []byte(`{"session_id":"s","hook_event_name":"Stop","cwd":"` + link + `"}`)},
 		{Payload: []byte(`{"session_id":"s","hook_event_name":"Stop"}`), Cwd: link},
@@ -364,6 +416,7 @@ func TestAccountTellsConfigHomesApart(t *testing.T) {
 	if err := os.Symlink(filepath.Join(dir, ".claude"), filepath.Join(dir, "same")); err != nil {
 		t.Fatal(err)
 	}
+
 	for transcript, want := range map[string]string{
 		dir + "/.claude/projects/-p/s.jsonl":              "",
 		dir + "/same/projects/-p/s.jsonl":                 "",

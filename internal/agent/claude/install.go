@@ -41,6 +41,7 @@ func (a *Agent) hooksOf(v version, known bool) settings.Spec {
 			return v.before(since[e.Name]) && v.before(namesForgiven)
 		})
 	}
+
 	return s
 }
 
@@ -74,12 +75,14 @@ func (a *Agent) checkManaged() []string {
 	if err != nil {
 		return []string{"managed settings cannot be read: " + err.Error()}
 	}
+
 	var found []string
 	for _, key := range []string{"disableAllHooks", "allowManagedHooksOnly"} {
 		if flagOf(text, key) {
 			found = append(found, fmt.Sprintf("%s: %s is on: belay's hooks do not run", a.managed, key))
 		}
 	}
+
 	return found
 }
 

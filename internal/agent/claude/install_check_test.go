@@ -19,6 +19,7 @@ func TestCheckFindings(t *testing.T) {
 			writeAll(b.t, b.file, strings.Replace(text, from, to, 1), 0o600)
 		}
 	}
+
 	for _, tt := range []struct {
 		name, want string
 		breaks     func(b box)
@@ -44,10 +45,12 @@ func TestCheckFindings(t *testing.T) {
 		b.install(hook, "create")
 		tt.breaks(b)
 		found := b.Check(t.Context(), agent.Paths{Hook: hook})
-		if tt.want == "" && len(found) > 0 || tt.want != "" && (len(found) != 1 || !strings.Contains(found[0], tt.want)) {
+		if tt.want == "" && len(found) > 0 ||
+			tt.want != "" && (len(found) != 1 || !strings.Contains(found[0], tt.want)) {
 			t.Errorf("%s: %q, want one finding %q", tt.name, found, tt.want)
 		}
 	}
+
 	b := newBox(t, "2.1.328")
 	b.install("/elsewhere/belay-hook", "create")
 	if found := b.Check(t.Context(), agent.Paths{Hook: hookPath}); len(found) != 1+len(hookEvents()) {
@@ -69,16 +72,30 @@ func TestPresentTellsTheVersionCheaply(t *testing.T) {
 	if v, ok := newBox(t, "2.1.328").Present(); !ok || v != "2.1.328" {
 		t.Errorf("native installer: %q %v, want 2.1.328", v, ok)
 	}
+
 	dir := t.TempDir()
-	writeAll(t, filepath.Join(dir, "pkg", "package.json"), `{"name":"@anthropic-ai/claude-code","version":"2.1.9"}`, 0o644)
+	writeAll(
+		t,
+		filepath.Join(dir, "pkg", "package.json"),
+		`{"name":"@anthropic-ai/claude-code","version":"2.1.9"}`,
+		0o644,
+	)
+
 	writeAll(t, filepath.Join(dir, "pkg", "bin", "cli.js"), "", 0o755)
 	link(t, filepath.Join(dir, "pkg", "bin", "cli.js"), filepath.Join(dir, "bin", "claude"))
 	b.path = filepath.Join(dir, "bin")
 	if v, ok := b.Present(); !ok || v != "2.1.9" {
 		t.Errorf("npm: %q %v, want 2.1.9", v, ok)
 	}
+
 	// Nothing names it: Install asks the program itself.
-	writeAll(t, filepath.Join(dir, "own", "claude"), "#!/bin/sh\necho \"2.1.200 (Claude Code) $BELAY_INTERNAL\"\n", 0o755)
+	writeAll(
+		t,
+		filepath.Join(dir, "own", "claude"),
+		"#!/bin/sh\necho \"2.1.200 (Claude Code) $BELAY_INTERNAL\"\n",
+		0o755,
+	)
+
 	b.path = filepath.Join(dir, "own")
 	if v, ok := b.Present(); !ok || v != "" {
 		t.Errorf("unnamed: %q %v, want present without version", v, ok)

@@ -35,6 +35,7 @@ func TestInstallOnReadOnlyFolders(t *testing.T) {
 		if state {
 			below = b.state
 		}
+
 		b.fsys = failFS{vfs.OS{}, below, syscall.EROFS}
 		_, err := b.Install(t.Context(), agent.Paths{Hook: hookPath}, false)
 		if !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), "install hooks in "+b.file) {
@@ -43,17 +44,19 @@ func TestInstallOnReadOnlyFolders(t *testing.T) {
 		if got := b.read(); got != usersHooks {
 			t.Errorf("the file is now %q", got)
 		}
+
 		left, err := os.ReadDir(b.home)
 		if err != nil || len(left) != 1 {
 			t.Errorf("left behind in the folder: %v (%v), want the settings only", left, err)
 		}
+
 		b.fsys = vfs.OS{}
 		b.uninstall("keep")
 	}
 }
 
-// TestInstallFaultAtEveryOperation: whatever fails, the file is the old or the new one, the error is told, and the way back
-// is open.
+// TestInstallFaultAtEveryOperation: whatever fails, the file is the old or the new one, the error is told, and the way
+// back is open.
 func TestInstallFaultAtEveryOperation(t *testing.T) {
 	for _, text := range []string{usersHooks, ""} {
 		for _, what := range []string{"install", "uninstall"} {
@@ -62,11 +65,13 @@ func TestInstallFaultAtEveryOperation(t *testing.T) {
 				if text != "" {
 					writeAll(t, b.file, text, 0o600)
 				}
+
 				if what == "uninstall" {
 					if _, err := b.Install(t.Context(), agent.Paths{Hook: hookPath}, false); err != nil {
 						t.Fatal(err)
 					}
 				}
+
 				fault := vfstest.NewFault(vfs.OS{}, k, syscall.ENOSPC)
 				b.fsys = fault
 				var err error
@@ -75,6 +80,7 @@ func TestInstallFaultAtEveryOperation(t *testing.T) {
 				} else {
 					_, err = b.Uninstall(agent.Paths{}, false)
 				}
+
 				// Closing a file that was only read cannot lose anything.
 				harmless := strings.HasPrefix(fault.Op(), "close") && !strings.HasSuffix(fault.Op(), vfs.TempSuffix)
 				if fault.Fired() && !harmless && !errors.Is(err, syscall.ENOSPC) {
@@ -83,6 +89,7 @@ func TestInstallFaultAtEveryOperation(t *testing.T) {
 				if got, err := os.ReadFile(b.file); string(got) != text && !strings.Contains(string(got), hookPath) {
 					t.Errorf("%s, operation %d (%s): the file is half: %q (%v)", what, k, fault.Op(), got, err)
 				}
+
 				b.fsys = vfs.OS{}
 				if _, err := b.Uninstall(agent.Paths{}, false); err != nil {
 					t.Errorf("%s, operation %d (%s): uninstall later: %v", what, k, fault.Op(), err)
@@ -90,6 +97,7 @@ func TestInstallFaultAtEveryOperation(t *testing.T) {
 				if got, _ := os.ReadFile(b.file); string(got) != text {
 					t.Errorf("%s, operation %d (%s): got %q back", what, k, fault.Op(), got)
 				}
+
 				if !fault.Fired() {
 					if k < 8 {
 						t.Errorf("%s: only %d operations were tried", what, k)

@@ -41,6 +41,7 @@ func TestInstallLooksLikeTheUsersFile(t *testing.T) {
 		if err != nil || string(got) != tt.want {
 			t.Errorf("merge into %q: %v\ngot  %s\nwant %s", tt.text, err, got, tt.want)
 		}
+
 		back, err := hooks.Strip(got)
 		if err != nil || !sameMeaning(back, []byte(tt.text)) {
 			t.Errorf("strip: %v\ngot  %s\nwant %s", err, back, tt.text)
@@ -52,6 +53,7 @@ func TestInstallLooksLikeTheUsersFile(t *testing.T) {
 func sameMeaning(a, b []byte) bool {
 	value := func(text []byte) map[string]any {
 		m := map[string]any{}
+
 		// Both are valid where this is asked.
 		_ = json.Unmarshal(bytes.TrimPrefix(text, []byte(jsontext.BOM)), &m)
 		if hooks, ok := m["hooks"].(map[string]any); ok {
@@ -64,20 +66,24 @@ func sameMeaning(a, b []byte) bool {
 				delete(m, "hooks")
 			}
 		}
+
 		return m
 	}
 	return reflect.DeepEqual(value(a), value(b))
 }
 
-// FuzzInstall: for any settings that install takes, uninstall gives the same bytes back; and without the record, the same
-// meaning.
+// FuzzInstall: for any settings that install takes, uninstall gives the same bytes back; and without the record, the
+// same meaning.
 func FuzzInstall(f *testing.F) {
 	for _, seed := range []string{
-		usersHooks, "", "{}", `{"hooks":{}}`, `{"hooks":{"Stop":[]}}`, "{\n \"a\": [1,{\"b\":\"\\\"}\"}]\n}", "\ufeff{\r\n}\r\n",
-		`{"hooks":{"Stop":[{"hooks":[{"type":"command","command":"x"}]},{"hooks":[]}]},"hooks":{}}`, `{"a":1e5,"b":null,"":""}`,
+		usersHooks, "", "{}", `{"hooks":{}}`, `{"hooks":{"Stop":[]}}`, "{\n \"a\": [1,{\"b\":\"\\\"}\"}]\n}",
+		"\ufeff{\r\n}\r\n",
+		`{"hooks":{"Stop":[{"hooks":[{"type":"command","command":"x"}]},{"hooks":[]}]},"hooks":{}}`,
+		`{"a":1e5,"b":null,"":""}`,
 	} {
 		f.Add([]byte(seed))
 	}
+
 	p := agent.Paths{Hook: hookPath}
 	hooks := (&Agent{}).hooksOf(execForm, true)
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -94,6 +100,7 @@ func FuzzInstall(f *testing.F) {
 		if again, err := hooks.Merge(next, p); err != nil || !bytes.Equal(again, next) {
 			t.Fatalf("second merge of %q: %v\n%s", text, err, again)
 		}
+
 		bare, err := hooks.Strip(next)
 		if err != nil || !jsontext.JSON.Blank(text) && !sameMeaning(bare, text) {
 			t.Fatalf("strip of %q gave %q (%v)", text, bare, err)

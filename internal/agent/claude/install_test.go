@@ -33,6 +33,7 @@ func newBox(t *testing.T, version string) box {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	a := &Agent{
 		home:    filepath.Join(dir, ".claude"),
 		plain:   filepath.Join(dir, ".claude"),
@@ -40,11 +41,13 @@ func newBox(t *testing.T, version string) box {
 		managed: filepath.Join(dir, "managed.json"),
 		fsys:    vfs.OS{},
 	}
+
 	if version != "" {
 		a.path = filepath.Join(dir, "bin")
 		writeAll(t, filepath.Join(dir, "versions", version), "#!/bin/sh\n", 0o755)
 		link(t, filepath.Join(dir, "versions", version), filepath.Join(a.path, "claude"))
 	}
+
 	return box{a, t, filepath.Join(a.home, "settings.json")}
 }
 
@@ -106,6 +109,7 @@ func (b box) hooksIn() map[string][]string {
 	if err := json.Unmarshal([]byte(strings.TrimPrefix(b.read(), "\ufeff")), &s); err != nil {
 		b.t.Fatalf("settings are no JSON any more: %v\n%s", err, b.read())
 	}
+
 	got := map[string][]string{}
 	for event, groups := range s.Hooks {
 		for _, raw := range groups {
@@ -115,12 +119,14 @@ func (b box) hooksIn() map[string][]string {
 					Args    []string
 				}
 			}
+
 			_ = json.Unmarshal(raw, &g) // odd groups are the user's affair
 			for _, h := range g.Hooks {
 				got[event] = append(got[event], strings.Join(append([]string{h.Command}, h.Args...), " "))
 			}
 		}
 	}
+
 	return got
 }
 
@@ -168,13 +174,20 @@ func TestInstallRestoresTheSameBytes(t *testing.T) {
 					t.Errorf("%s: %d hooks, want 1 %q in %q", e.Name, n, want, hooks[e.Name])
 				}
 			}
-			if findings := b.Check(t.Context(), agent.Paths{Hook: hookPath}); len(findings) != 1 || !strings.Contains(findings[0], "no program") {
+
+			if findings := b.Check(
+				t.Context(),
+				agent.Paths{Hook: hookPath},
+			); len(findings) != 1 ||
+				!strings.Contains(findings[0], "no program") {
 				t.Errorf("check: %q, want only that the hook is no program", findings)
 			}
+
 			b.install(hookPath, "keep")
 			if got := b.read(); got != once {
 				t.Errorf("the second run changed the file:\n%s", got)
 			}
+
 			b.uninstall("restore")
 			if got := b.read(); got != tt.text {
 				t.Errorf("got %q back, want %q", got, tt.text)
@@ -182,6 +195,7 @@ func TestInstallRestoresTheSameBytes(t *testing.T) {
 			if info, err := os.Stat(b.file); err != nil || info.Mode().Perm() != 0o640 {
 				t.Errorf("mode %v (%v), want 0640", info.Mode(), err)
 			}
+
 			b.uninstall("keep")
 		})
 	}
@@ -193,6 +207,7 @@ func TestInstallWithoutAFile(t *testing.T) {
 	if info, err := os.Stat(b.file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("new file: mode %v (%v), want 0600", info.Mode(), err)
 	}
+
 	b.uninstall("remove")
 	if _, err := os.Stat(b.home); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the folder that install made is still there: %v", err)
@@ -234,15 +249,29 @@ func TestInstallUpgrade(t *testing.T) {
 	b := newBox(t, "2.1.100")
 	writeAll(t, b.file, usersHooks, 0o600)
 	b.install("/old place/belay-hook", "change")
-	if got, want := b.hooksIn()["Stop"], []string{"say done", "exec '/old place/belay-hook' claude-code Stop"}; !reflect.DeepEqual(got, want) {
+	if got, want := b.hooksIn()["Stop"], []string{
+		"say done",
+		"exec '/old place/belay-hook' claude-code Stop",
+	}; !reflect.DeepEqual(
+		got,
+		want,
+	) {
 		t.Errorf("old form: %q, want %q", got, want)
 	}
+
 	newer := newBox(t, "2.1.328")
 	b.path = newer.path
 	b.install(hookPath, "change")
-	if got, want := b.hooksIn()["Stop"], []string{"say done", hookPath + " claude-code Stop"}; !reflect.DeepEqual(got, want) {
+	if got, want := b.hooksIn()["Stop"], []string{
+		"say done",
+		hookPath + " claude-code Stop",
+	}; !reflect.DeepEqual(
+		got,
+		want,
+	) {
 		t.Errorf("new form: %q, want %q", got, want)
 	}
+
 	b.uninstall("restore")
 	if got := b.read(); got != usersHooks {
 		t.Errorf("got\n%s\nwant\n%s", got, usersHooks)
@@ -251,7 +280,9 @@ func TestInstallUpgrade(t *testing.T) {
 
 // TestInstallEventsOfTheVersion: names that an old version does not know would spoil its whole settings file.
 func TestInstallEventsOfTheVersion(t *testing.T) {
-	for version, want := range map[string]int{"1.0.38": 3, "2.0.43": 9, "2.1.77": 11, "2.1.101": 12, "2.1.328": 12, "": 12} {
+	for version, want := range map[string]int{
+		"1.0.38": 3, "2.0.43": 9, "2.1.77": 11, "2.1.101": 12, "2.1.328": 12, "": 12,
+	} {
 		b := newBox(t, version)
 		b.install(hookPath, "create")
 		if got := len(b.hooksIn()); got != want {
@@ -269,10 +300,12 @@ func TestInstallNamesTheSocketWhenAsked(t *testing.T) {
 	if _, err := b.Install(t.Context(), p, false); err != nil {
 		t.Fatal(err)
 	}
+
 	want := `exec '/it'\''s/belay-hook' --socket '/s p/b.sock' claude-code Stop`
 	if got := b.hooksIn()["Stop"][0]; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
+
 	changes, err := b.Install(t.Context(), p, false)
 	b.changed("second install", changes, err, "keep")
 	b.uninstall("remove")
@@ -287,6 +320,7 @@ func TestInstallThroughALink(t *testing.T) {
 			writeAll(t, target, tt.text, 0o644)
 			install, uninstall = "change", "restore"
 		}
+
 		link(t, "../dotfiles/claude.json", b.file)
 		b.install(hookPath, install)
 		if to, err := os.Readlink(b.file); err != nil || to != "../dotfiles/claude.json" {
@@ -295,6 +329,7 @@ func TestInstallThroughALink(t *testing.T) {
 		if got, err := os.ReadFile(target); err != nil || !strings.Contains(string(got), hookPath) {
 			t.Errorf("link to %s: the target has no hooks (%v)", tt.name, err)
 		}
+
 		b.uninstall(uninstall)
 		if to, err := os.Readlink(b.file); err != nil || to != "../dotfiles/claude.json" {
 			t.Errorf("link to %s: after uninstall it is %q (%v)", tt.name, to, err)
@@ -332,6 +367,7 @@ func TestInstallRefuses(t *testing.T) {
 				t.Errorf("%s: error %v, want %v that says %q", tt.name, err, tt.want, tt.says)
 			}
 		}
+
 		if got := b.read(); got != tt.text {
 			t.Errorf("%s: file is now %q", tt.name, got)
 		}
@@ -339,6 +375,7 @@ func TestInstallRefuses(t *testing.T) {
 			t.Errorf("%s: something was written into the state folder", tt.name)
 		}
 	}
+
 	none := &Agent{fsys: vfs.OS{}}
 	if _, err := none.Install(t.Context(), agent.Paths{Hook: hookPath}, false); !errors.Is(err, agent.ErrNoHome) {
 		t.Errorf("no home: error %v, want %v", err, agent.ErrNoHome)
@@ -352,6 +389,7 @@ func TestInstallDryRunWritesNothing(t *testing.T) {
 	if _, err := os.Stat(b.home); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("config home was made: %v", err)
 	}
+
 	b.install(hookPath, "create")
 	text := b.read()
 	changes, err = b.Uninstall(agent.Paths{}, true)
@@ -359,6 +397,7 @@ func TestInstallDryRunWritesNothing(t *testing.T) {
 	if got := b.read(); got != text {
 		t.Errorf("dry uninstall changed the file")
 	}
+
 	b.uninstall("remove")
 }
 
@@ -374,6 +413,7 @@ func TestX04InstallRecordIsPrivate(t *testing.T) {
 		if err != nil {
 			return err
 		}
+
 		info, err := d.Info()
 		if err == nil && info.Mode().Perm()&0o077 != 0 {
 			t.Errorf("%s has mode %v", path, info.Mode())
@@ -381,8 +421,10 @@ func TestX04InstallRecordIsPrivate(t *testing.T) {
 		if !d.IsDir() {
 			files++
 		}
+
 		return err
 	})
+
 	if err != nil || files != 1 {
 		t.Errorf("%d records, error %v; want 1", files, err)
 	}

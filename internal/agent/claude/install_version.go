@@ -30,10 +30,12 @@ func parseVersion(s string) (version, bool) {
 	if m == nil {
 		return version{}, false
 	}
+
 	var v version
 	for i := range v {
 		v[i], _ = strconv.Atoi(m[i+1]) // six digits always fit
 	}
+
 	return v, true
 }
 
@@ -82,6 +84,7 @@ func (a *Agent) askVersion(ctx context.Context) (version, bool) {
 	if v, ok := a.installedVersion(program); ok {
 		return v, true
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, "--version")
@@ -91,5 +94,6 @@ func (a *Agent) askVersion(ctx context.Context) (version, bool) {
 	if err != nil {
 		return version{}, false // not known: the form that every version reads is written
 	}
+
 	return parseVersion(string(out))
 }

@@ -19,16 +19,23 @@ func project(t *testing.T, home, dir, session, content string, age time.Duration
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	write(t, path, []byte(content))
 	at := time.Now().Add(-age)
 	if err := os.Chtimes(path, at, at); err != nil {
 		t.Fatal(err)
 	}
+
 	return path
 }
 
 func headLine(session, cwd string) string {
-	return fmt.Sprintf(`{"type":"mode","sessionId":"%s"}`+"\n"+`{"type":"user","uuid":"u","sessionId":"%s","cwd":"%s","message":{"content":"x"}}`+"\n", session, session, cwd)
+	return fmt.Sprintf(
+		`{"type":"mode","sessionId":"%s"}`+"\n"+`{"type":"user","uuid":"u","sessionId":"%s","cwd":"%s","message":{"content":"x"}}`+"\n",
+		session,
+		session,
+		cwd,
+	)
 }
 
 func sessions(found []agent.Found) string {
@@ -45,6 +52,7 @@ func TestLocateByContentNewestFirst(t *testing.T) {
 	if err := os.Symlink(work, link); err != nil {
 		t.Skipf("no links here: %v", err)
 	}
+
 	id := func(n int) string { return fmt.Sprintf("%02d000000-0000-4000-8000-000000000000", n) }
 	project(t, home, "-a", id(1), headLine(id(1), work), 3*time.Hour)
 	project(t, home, "-a", id(2), headLine(id(2), "/elsewhere"), 2*time.Hour)        // P01: two projects in one folder
@@ -71,6 +79,7 @@ func TestLocateByContentNewestFirst(t *testing.T) {
 			t.Errorf("%+v: got %q, %v; want %q", c.q, sessions(got), err, c.want)
 		}
 	}
+
 	if got, err := locate(t.Context(), filepath.Join(home, "no"), agent.Query{}); err != nil || got != nil {
 		t.Errorf("no home: got %v, %v", got, err)
 	}
@@ -83,9 +92,11 @@ func TestF07OnlyLiveNames(t *testing.T) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, n := range names {
 		write(t, filepath.Join(dir, n), []byte(headLine(sessionOne, "/proj/demo")))
 	}
+
 	files, err := transcripts(home)
 	if err != nil || len(files) != 2 {
 		t.Errorf("got %d of %d names, %v; want 2: %v", len(files), len(names), err, files)
@@ -95,14 +106,27 @@ func TestF07OnlyLiveNames(t *testing.T) {
 // M01: a list of many large files costs a head each.
 func TestM01ManyLargeFiles(t *testing.T) {
 	home := t.TempDir()
-	line := fmt.Sprintf(`{"type":"user","uuid":"u","message":{"role":"user","content":"%s"}}`+"\n", strings.Repeat("x", 900))
+	line := fmt.Sprintf(
+		`{"type":"user","uuid":"u","message":{"role":"user","content":"%s"}}`+"\n",
+		strings.Repeat("x", 900),
+	)
+
 	for n := range 122 {
 		id := fmt.Sprintf("%08d-0000-4000-8000-000000000000", n)
-		path := project(t, home, fmt.Sprintf("-p%d", n%7), id, headLine(id, "/proj")+strings.Repeat(line, 100), time.Duration(n)*time.Minute)
+		path := project(
+			t,
+			home,
+			fmt.Sprintf("-p%d", n%7),
+			id,
+			headLine(id, "/proj")+strings.Repeat(line, 100),
+			time.Duration(n)*time.Minute,
+		)
+
 		if err := os.Truncate(path, 40<<20); err != nil { // sparse: the rest is a hole
 			t.Fatal(err)
 		}
 	}
+
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)

@@ -22,12 +22,14 @@ func taskEnd(notice string) (call string, failed bool) {
 			call = m[2]
 		}
 	}
+
 	switch status {
 	case "completed", "success":
 		return call, false
 	case "failed", "killed", "stopped", "error", "timeout", "timed_out":
 		return call, true
 	}
+
 	return "", false // still running, or a word that this version does not know
 }
 

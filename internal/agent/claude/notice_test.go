@@ -12,13 +12,30 @@ const notice = "<task-notification>\n<task-id>a1</task-id>\n<tool-use-id>toolu_9
 
 // A call that went on in the background ends with the program's own notice, by the hook and by the file.
 func TestTaskNotificationEndsTheCall(t *testing.T) {
-	in, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Event: "UserPromptSubmit", Payload: []byte(`{"session_id":"11111111-1111-4111-8111-111111111111","hook_event_name":"UserPromptSubmit","prompt":` + strconv.Quote(notice) + `}`)})
+	in, err := New(
+		agent.Host{},
+	).Decode(
+		t.Context(),
+		agent.Hook{
+			Event: "UserPromptSubmit",
+			Payload: []byte(
+				`{"session_id":"11111111-1111-4111-8111-111111111111","hook_event_name":"UserPromptSubmit","prompt":` + strconv.Quote(
+					notice,
+				) + `}`,
+			),
+		},
+	)
+
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(in.Events) != 2 || !in.Events[0].Aside || in.Events[1].Kind != checkpoint.EventToolEnd || in.Events[1].Call != "toolu_9" || in.Events[1].Failed {
+
+	if len(in.Events) != 2 || !in.Events[0].Aside || in.Events[1].Kind != checkpoint.EventToolEnd ||
+		in.Events[1].Call != "toolu_9" ||
+		in.Events[1].Failed {
 		t.Errorf("got %+v; want an aside prompt and the end of toolu_9", in.Events)
 	}
+
 	r, _ := transcript(t, []byte(userLine("u1", strconv.Quote(notice))+"\n"))
 	b := all(t, r, "", whole)
 	last := b.Entries[len(b.Entries)-1]

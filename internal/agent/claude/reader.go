@@ -35,6 +35,7 @@ func format(src agent.Source) lines.Format[state] {
 	if session == "" && src.Child == "" {
 		session = sessionOfName(src.Path)
 	}
+
 	return lines.Format[state]{
 		Keys:  recordKeys,
 		Skip:  func(line []byte) bool { return !matters(line) },

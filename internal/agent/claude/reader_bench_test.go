@@ -32,12 +32,14 @@ func BenchmarkScan(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+
 	for name, way := range map[string]func(b *testing.B){
 		"read": func(b *testing.B) {
 			f, err := os.Open(path)
 			if err != nil {
 				b.Fatal(err)
 			}
+
 			defer f.Close()
 			buf := make([]byte, 256<<10)
 			for {
@@ -59,6 +61,7 @@ func BenchmarkScan(b *testing.B) {
 				way(b)
 				n++
 			}
+
 			// Other work on the machine makes the wall clock useless for a ratio.
 			b.ReportMetric(float64((cpuTime(b)-before).Microseconds())/1000/float64(n), "cpu-ms/op")
 		})
@@ -96,6 +99,7 @@ func BenchmarkFirstSight(b *testing.B) {
 				readAll(b, path, checkpoint.ReadOptions{})
 			}
 		})
+
 		b.Run(fmt.Sprintf("last-5-answers/%dMB", mb), func(b *testing.B) {
 			for b.Loop() {
 				f := lines.Open(path)
@@ -103,6 +107,7 @@ func BenchmarkFirstSight(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
+
 				n, said := 0, format(agent.Source{Session: sessionOne})
 				if err := f.Backward(size, 64<<20, func(l lines.Line) bool {
 					for _, e := range said.Entries(b.Context(), state{}, l) {
@@ -114,6 +119,7 @@ func BenchmarkFirstSight(b *testing.B) {
 				}); err != nil || n < 5 {
 					b.Fatal(n, err)
 				}
+
 				f.Close()
 			}
 		})

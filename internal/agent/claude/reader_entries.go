@@ -24,6 +24,7 @@ func (c entries) record(data []byte) error {
 	if err != nil || !rec.talks() && !own {
 		return err
 	}
+
 	id := rec.UUID
 	if id == "" {
 		id = lines.ContentID(data)
@@ -31,21 +32,25 @@ func (c entries) record(data []byte) error {
 	if !c.Once(id) {
 		return nil
 	}
+
 	if own {
 		for _, marker := range payload.Markers(string(data)) {
 			c.Add(checkpoint.Entry{ID: marker, Kind: checkpoint.EntryOwn, At: lines.Time(rec.Timestamp)})
 		}
 	}
+
 	base := checkpoint.Entry{ID: id, At: lines.Time(rec.Timestamp), Turn: rec.PromptID}
 	if rec.SessionID != "" && c.session != "" && rec.SessionID != c.session {
 		base.Session = words(rec.SessionID, maxID)
 	}
+
 	if rec.IsSidechain && c.child == "" {
 		base.Child = "sidechain" // the oldest versions did not name it
 		if rec.AgentID != "" {
 			base.Child = strings.TrimPrefix(rec.AgentID, "agent-")
 		}
 	}
+
 	if rec.TeamName != "" {
 		return nil // another agent's talk in this file
 	}
@@ -59,9 +64,11 @@ func (c entries) record(data []byte) error {
 	case "system":
 		c.system(rec, base)
 	}
+
 	if len(c.Entries) > first {
 		c.about(rec, &c.Entries[first])
 	}
+
 	return nil
 }
 
@@ -74,6 +81,7 @@ func (c entries) about(rec lineRecord, e *checkpoint.Entry) {
 		e.Workspace = workspaceOf(rec.Cwd)
 		return
 	}
+
 	if h := lines.ShortHash(rec.Cwd); h != 0 && h != c.State.Place {
 		c.State.Place, e.Workspace = h, workspaceOf(rec.Cwd)
 	}
@@ -98,6 +106,7 @@ func (c entries) user(rec lineRecord, base checkpoint.Entry) {
 	if rec.IsMeta {
 		return // the program's words in the user's role
 	}
+
 	if rec.IsCompactSummary {
 		// The boundary before it is the same compaction: its parent.
 		if rec.ParentUUID != "" {
@@ -107,6 +116,7 @@ func (c entries) user(rec lineRecord, base checkpoint.Entry) {
 		c.Add(base)
 		return
 	}
+
 	text := persons(texts)
 	switch {
 	case text == "":
@@ -117,10 +127,12 @@ func (c entries) user(rec lineRecord, base checkpoint.Entry) {
 		c.turn(base, true)
 		return
 	}
+
 	base.Aside = rec.notice(text)
 	if base.Text = strings.TrimSpace(words(text, checkpoint.CutText)); base.Text == "" {
 		return // nothing but a block of our own
 	}
+
 	base.Kind = checkpoint.EntryUser
 	c.Add(base)
 	c.turn(base, false)
@@ -141,11 +153,13 @@ func (c entries) assistant(rec lineRecord, base checkpoint.Entry) {
 		}
 		return // not the model's words
 	}
+
 	at := len(c.Entries)
 	text := strings.TrimSpace(words(strings.Join(c.blocks(rec, base), "\n"), checkpoint.CutText))
 	if text == "" {
 		return
 	}
+
 	said := base
 	said.Kind, said.Text = checkpoint.EntryAssistant, text
 	c.Entries = slices.Insert(c.Entries, at, said) // words come before the calls of the same record
@@ -158,6 +172,7 @@ func (c entries) assistant(rec lineRecord, base checkpoint.Entry) {
 			if base.Group != "" {
 				end.ID = "end:" + base.Group
 			}
+
 			c.Add(end)
 			c.turn(base, true)
 		}
@@ -194,6 +209,7 @@ func (c entries) blocks(rec lineRecord, base checkpoint.Entry) (texts []string) 
 			e.ID, e.Kind, e.Call = base.ID+"#"+b.ID, checkpoint.EntryCall, b.ID
 			e.Name, e.Input = words(b.Name, maxName), toolText(b.Input)
 			c.Add(e)
+
 		case strings.HasSuffix(b.Type, "tool_result") && b.ToolUseID != "":
 			e := base
 			e.ID, e.Kind, e.Call = base.ID+"#"+b.ToolUseID, checkpoint.EntryResult, b.ToolUseID
@@ -211,10 +227,12 @@ func resultText(raw json.RawMessage) string {
 	if len(raw) == 0 || raw[0] != '[' {
 		return toolText(raw)
 	}
+
 	var list content
 	if err := lines.Decode(raw, &list); err != nil {
 		return toolText(raw)
 	}
+
 	var parts []string
 	for _, b := range list {
 		switch {
@@ -224,5 +242,6 @@ func resultText(raw json.RawMessage) string {
 			parts = append(parts, "["+b.Type+"]")
 		}
 	}
+
 	return words(strings.Join(parts, "\n"), checkpoint.CutTool)
 }

@@ -41,11 +41,13 @@ func summarise(b checkpoint.Batch) summary {
 			*n++
 		}
 	}
+
 	for _, e := range b.Entries {
 		s.Kinds[string(e.Kind)]++
 		if e.Turn != "" {
 			turns[e.Turn] = true
 		}
+
 		switch e.Kind {
 		case checkpoint.EntryCall:
 			open = append(open, e.Call)
@@ -56,20 +58,24 @@ func summarise(b checkpoint.Batch) summary {
 					break
 				}
 			}
+
 		case checkpoint.EntryAssistant:
 			last = e.Text
 		}
+
 		count(&s.MadeUp, e.MadeUp)
 		count(&s.Failed, e.Failed)
 		count(&s.Background, e.Background)
 		count(&s.Aside, e.Aside)
 		count(&s.Children, e.Child != "")
 	}
+
 	s.Turns, s.Open = len(turns), open
 	s.Last = fmt.Sprintf("%x", sha256.Sum256([]byte(last)))[:12]
 	if l := b.Losses; l.BadLines+l.Holes+l.Repeats+l.Rescued+l.Oversized+l.Replaced > 0 || l.Torn > 0 {
 		s.Losses = &l
 	}
+
 	return s
 }
 
@@ -81,9 +87,11 @@ func goldenFiles(t testing.TB) (files map[string]string) {
 	if err != nil || len(own) < 50 {
 		t.Fatalf("%d files in testdata, %v", len(own), err)
 	}
+
 	for _, f := range own {
 		files[filepath.ToSlash(strings.TrimPrefix(f, filepath.Join("testdata", "reader")+string(filepath.Separator)))] = f
 	}
+
 	public := filepath.Join("..", "..", "..", "..", "shared", "transcripts", "claude-code")
 	for _, name := range []string{
 		"short.jsonl", "tool_heavy.jsonl", "subagent.jsonl", "compacted/258c7280-ae70-4798-800f-63464d01a85d.jsonl",
@@ -95,6 +103,7 @@ func goldenFiles(t testing.TB) (files map[string]string) {
 			t.Logf("left out: no %s beside the repository", name)
 		}
 	}
+
 	return files
 }
 
@@ -111,15 +120,18 @@ func TestGoldenTranscripts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	for name, path := range goldenFiles(t) {
 		before, err := os.Stat(path)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		content, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		r := openTranscript(agent.Source{Path: path})
 		got := summarise(all(t, r, "", checkpoint.ReadOptions{Whole: true, Final: true}))
 		if err := r.Close(); err != nil {
@@ -128,15 +140,18 @@ func TestGoldenTranscripts(t *testing.T) {
 		if *update {
 			want[name] = got
 		}
+
 		equal(t, name, got, want[name])
 		after, err := os.Stat(path)
-		if err != nil || after.Size() != before.Size() || after.ModTime() != before.ModTime() || after.Mode() != before.Mode() {
+		if err != nil || after.Size() != before.Size() || after.ModTime() != before.ModTime() ||
+			after.Mode() != before.Mode() {
 			t.Errorf("%s: changed by being read: %v", name, err)
 		}
 		if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, content) {
 			t.Errorf("%s: content changed by being read: %v", name, err)
 		}
 	}
+
 	if *update {
 		b, err := json.MarshalIndent(want, "", " ")
 		if err != nil {
@@ -146,8 +161,8 @@ func TestGoldenTranscripts(t *testing.T) {
 	}
 }
 
-// Any file cut anywhere is read without an error, the cursor lies after a newline, and reading on from it, in a later run,
-// gives exactly the rest.
+// Any file cut anywhere is read without an error, the cursor lies after a newline, and reading on from it, in a later
+// run, gives exactly the rest.
 func TestEveryCutResumesExactly(t *testing.T) {
 	const cuts = 50
 	path := filepath.Join(t.TempDir(), sessionOne+".jsonl")
@@ -156,8 +171,10 @@ func TestEveryCutResumesExactly(t *testing.T) {
 		defer r.Close()
 		return all(t, r, from, whole)
 	}
+
 	for _, name := range []string{
-		"captured/kill-parallel.final", "captured/int-midtool.final", "captured/compact.final", "captured/subagent.final",
+		"captured/kill-parallel.final", "captured/int-midtool.final", "captured/compact.final",
+		"captured/subagent.final",
 		"captured/errors.final", "handmade/crash-resume-compact.handmade", "handmade/newer-2.1.246.handmade",
 		"cases/T03-glued-records", "cases/T05-nul-after-record", "cases/T13-mixed-schema", "cases/S01-interleaved",
 		"cases/R01-duplicate-uuid", "cases/L08-bom-crlf-blank",
@@ -166,6 +183,7 @@ func TestEveryCutResumesExactly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		write(t, path, content)
 		entire := read("")
 		for i := range cuts {
@@ -175,13 +193,21 @@ func TestEveryCutResumesExactly(t *testing.T) {
 			if off := int(offset(t, first.Cursor)); off != bytes.LastIndexByte(content[:n], '\n')+1 {
 				t.Fatalf("%s cut at %d: cursor at %d is not after the last newline", name, n, off)
 			}
+
 			write(t, path, content)
 			rest := read(first.Cursor)
 			first.Entries = append(first.Entries, rest.Entries...)
 			first.Losses.Add(rest.Losses)
 			if g, w := marshal(first.Entries), marshal(entire.Entries); g != w {
-				t.Fatalf("%s cut at %d: %d entries in two reads, %d in one", name, n, len(first.Entries), len(entire.Entries))
+				t.Fatalf(
+					"%s cut at %d: %d entries in two reads, %d in one",
+					name,
+					n,
+					len(first.Entries),
+					len(entire.Entries),
+				)
 			}
+
 			if g, w := marshal(first.Losses), marshal(entire.Losses); g != w || rest.Cursor != entire.Cursor {
 				t.Fatalf("%s cut at %d: got %s %s\nwant %s %s", name, n, g, rest.Cursor, w, entire.Cursor)
 			}
@@ -205,10 +231,18 @@ func marshal(v any) string {
 }
 
 func FuzzReader(f *testing.F) {
-	for _, name := range []string{"T03-glued-records", "T05-nul-after-record", "T13-mixed-schema", "L08-bom-crlf-blank", "R05-open-tool-use"} {
+	for _, name := range []string{
+		"T03-glued-records", "T05-nul-after-record", "T13-mixed-schema", "L08-bom-crlf-blank", "R05-open-tool-use",
+	} {
 		f.Add(caseFile(f, name+".jsonl"))
 	}
-	f.Add([]byte(`{"type":"assistant","uuid":"a","message":{"model":"<synthetic>","content":"x"},"isApiErrorMessage":true}` + "\n"))
+
+	f.Add(
+		[]byte(
+			`{"type":"assistant","uuid":"a","message":{"model":"<synthetic>","content":"x"},"isApiErrorMessage":true}` + "\n",
+		),
+	)
+
 	f.Add([]byte(`{"type":"user","uuid":"u","message":{"content":"<belay-record k=\"a\">x"}}` + "\n"))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		r, _ := transcript(t, content)
@@ -216,11 +250,15 @@ func FuzzReader(f *testing.F) {
 		if off := offset(t, got.Cursor); off != int64(bytes.LastIndexByte(content, '\n')+1) {
 			t.Errorf("cursor at %d is not after the last newline", off)
 		}
+
 		for _, e := range got.Entries {
-			if len(e.Text) > checkpoint.CutText || len(e.Output) > checkpoint.CutTool || len(e.Input) > checkpoint.CutTool {
+			if len(e.Text) > checkpoint.CutText || len(e.Output) > checkpoint.CutTool ||
+				len(e.Input) > checkpoint.CutTool {
 				t.Errorf("entry %q is too large: %d, %d, %d", e.ID, len(e.Text), len(e.Output), len(e.Input))
 			}
-			for _, s := range []string{e.ID, e.Text, e.Input, e.Output, e.Call, e.Group, e.Turn, e.Child, e.Session, e.Name, e.Workspace} {
+			for _, s := range []string{
+				e.ID, e.Text, e.Input, e.Output, e.Call, e.Group, e.Turn, e.Child, e.Session, e.Name, e.Workspace,
+			} {
 				if !utf8.ValidString(s) || strings.Contains(s, "\x00") {
 					t.Errorf("not fit to keep: %q", s)
 				}

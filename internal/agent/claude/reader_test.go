@@ -80,11 +80,13 @@ func all(t testing.TB, r checkpoint.Transcript, from checkpoint.Cursor, opt chec
 		if n == 0 {
 			sum.First, sum.Skipped = b.First, b.Skipped
 		}
+
 		sum.Entries = append(sum.Entries, b.Entries...)
 		sum.Losses.Add(b.Losses)
 		if len(b.Cursor) > 300 {
 			t.Errorf("cursor of %d bytes: %s", len(b.Cursor), b.Cursor)
 		}
+
 		from, sum.Cursor = b.Cursor, b.Cursor
 		if !b.More {
 			return sum
@@ -102,6 +104,7 @@ func brief(entries []checkpoint.Entry) []string {
 				s += " " + v
 			}
 		}
+
 		if e.Aside {
 			s += " aside"
 		}
@@ -117,8 +120,10 @@ func brief(entries []checkpoint.Entry) []string {
 		if e.Child != "" {
 			s += " child:" + e.Child
 		}
+
 		list = append(list, s)
 	}
+
 	return list
 }
 
@@ -148,6 +153,7 @@ func records(entries []checkpoint.Entry) int {
 			ids[id] = true
 		}
 	}
+
 	return len(ids)
 }
 
@@ -185,14 +191,17 @@ func TestFieldFiles(t *testing.T) {
 			if n := records(got.Entries); n != c.records {
 				t.Errorf("got %d records, want %d: %q", n, c.records, brief(got.Entries))
 			}
+
 			var lines []int64
 			for _, b := range got.Losses.Bad {
 				lines = append(lines, b.Line)
 			}
+
 			got.Losses.Bad = nil
 			if c.losses.Torn == 150 { // T01: whatever its torn line has
 				c.losses.Torn = int64(len(content) - bytes.LastIndexByte(content, '\n') - 1)
 			}
+
 			equal(t, "losses", got.Losses, c.losses)
 			equal(t, "bad lines", lines, c.bad)
 			for _, e := range got.Entries {
@@ -202,6 +211,7 @@ func TestFieldFiles(t *testing.T) {
 					}
 				}
 			}
+
 			if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, content) {
 				t.Errorf("the file changed by being read: %v", err)
 			}
@@ -216,6 +226,7 @@ func TestL08RestIsHeldWhileLive(t *testing.T) {
 	if n := records(live.Entries); n != 2 || live.Losses.Torn == 0 {
 		t.Errorf("live: got %d records, torn %d; want 2 and its bytes", n, live.Losses.Torn)
 	}
+
 	final := all(t, r, live.Cursor, checkpoint.ReadOptions{Final: true})
 	equal(t, "final", brief(final.Entries), []string{"user physical line 7, no final newline"})
 	if again := all(t, r, final.Cursor, checkpoint.ReadOptions{Final: true}); again.Losses.Repeats != 0 {
@@ -241,7 +252,9 @@ func TestT11EveryPrefix(t *testing.T) {
 func TestT13EveryFormOfContent(t *testing.T) {
 	r, _ := transcript(t, caseFile(t, "T13-mixed-schema.jsonl"))
 	got := texts(all(t, r, "", whole).Entries)
-	for _, want := range []string{"with ordinal", "no ordinal", "uuid is a number here", "a bare string message", "last one"} {
+	for _, want := range []string{
+		"with ordinal", "no ordinal", "uuid is a number here", "a bare string message", "last one",
+	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in %s", want, got)
 		}
@@ -251,10 +264,14 @@ func TestT13EveryFormOfContent(t *testing.T) {
 func TestL01LongLine(t *testing.T) {
 	var b bytes.Buffer
 	b.WriteString(`{"type":"user","uuid":"u1","sessionId":"s1","message":{"role":"user","content":"before"}}` + "\n")
-	b.WriteString(`{"type":"user","uuid":"u2","sessionId":"s1","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":"`)
+	b.WriteString(
+		`{"type":"user","uuid":"u2","sessionId":"s1","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":"`,
+	)
 	b.Write(bytes.Repeat([]byte("x"), 15_000_000))
 	b.WriteString(`"}]}}` + "\n")
-	b.WriteString(`{"type":"assistant","uuid":"u3","sessionId":"s1","message":{"role":"assistant","content":[{"type":"text","text":"after"}]}}` + "\n")
+	b.WriteString(
+		`{"type":"assistant","uuid":"u3","sessionId":"s1","message":{"role":"assistant","content":[{"type":"text","text":"after"}]}}` + "\n",
+	)
 	r, _ := transcript(t, b.Bytes())
 	got := all(t, r, "", checkpoint.ReadOptions{}) // first sight: the long line is in its window
 	if len(got.Entries) != 3 || got.Entries[0].Text != "before" || got.Entries[2].Text != "after" {
@@ -271,6 +288,7 @@ func TestL03SurrogatesAndL09Controls(t *testing.T) {
 	if n := strings.Count(got, "\uFFFD"); n != 1 || !strings.Contains(got, "a whole pair is kept: \U0001F3F7") {
 		t.Errorf("got %d U+FFFD and %q", n, got)
 	}
+
 	r, _ = transcript(t, caseFile(t, "L09-escaped-nul.jsonl"))
 	if got := texts(all(t, r, "", whole).Entries); !strings.Contains(got, "bin  end") {
 		t.Errorf("control characters: got %q", got)
@@ -286,7 +304,12 @@ func TestR01RepeatsAcrossRestart(t *testing.T) {
 	same := all(t, r, first.Cursor, whole)
 	later := all(t, open(t, path), first.Cursor, whole) // knows the ids again by reading before the cursor
 	equal(t, "after a restart", later, same)
-	if got := records(first.Entries) + records(same.Entries); got != 7 || first.Losses.Repeats+same.Losses.Repeats != 5 {
+	if got := records(
+		first.Entries,
+	) + records(
+		same.Entries,
+	); got != 7 ||
+		first.Losses.Repeats+same.Losses.Repeats != 5 {
 		t.Errorf("got %d records and %d + %d repeats, want 7 and 5", got, first.Losses.Repeats, same.Losses.Repeats)
 	}
 }
@@ -302,6 +325,7 @@ func TestR05OpenCalls(t *testing.T) {
 			delete(open, e.Call)
 		}
 	}
+
 	equal(t, "open calls", open, map[string]bool{"call_b": true, "call_c": true})
 }
 
@@ -313,11 +337,13 @@ func TestR08BothBranchesAndR09FileOrder(t *testing.T) {
 			t.Errorf("no %q in %s", want, got)
 		}
 	}
+
 	r, _ = transcript(t, caseFile(t, "R09-time-disorder.jsonl"))
 	var order []string
 	for _, e := range all(t, r, "", whole).Entries {
 		order = append(order, e.ID[len(e.ID)-1:])
 	}
+
 	equal(t, "order", order, []string{"1", "2", "3", "4", "5"})
 }
 
@@ -346,19 +372,28 @@ func TestF03RewrittenToTheSameSize(t *testing.T) {
 
 func TestF04Rotation(t *testing.T) {
 	line := func(n int) string {
-		return fmt.Sprintf(`{"type":"user","uuid":"u%d","sessionId":"%s","message":{"content":"n%d"}}`, n, sessionOne, n) + "\n"
+		return fmt.Sprintf(
+			`{"type":"user","uuid":"u%d","sessionId":"%s","message":{"content":"n%d"}}`,
+			n,
+			sessionOne,
+			n,
+		) + "\n"
 	}
+
 	r, path := transcript(t, []byte(line(0)))
 	got := all(t, r, "", whole)
 	for n := 1; n <= 3; n++ {
 		add(t, path, line(n))
 	}
+
 	if err := os.Rename(path, path+".bak"); err != nil {
 		t.Fatal(err)
 	}
+
 	for n := 4; n <= 6; n++ {
 		add(t, path, line(n))
 	}
+
 	equal(t, "entries", brief(all(t, r, got.Cursor, whole).Entries),
 		[]string{"user n1", "user n2", "user n3", "reset", "user n4", "user n5", "user n6"})
 }
@@ -377,6 +412,7 @@ func TestF12ShrunkToTheNewTurn(t *testing.T) {
 	if n := records(before.Entries); n != 40 {
 		t.Fatalf("before: got %d records, want 40", n)
 	}
+
 	write(t, path, caseFile(t, "F12-after.jsonl"))
 	after := all(t, r, before.Cursor, whole)
 	equal(t, "after", brief(after.Entries), []string{"reset", "user only the new turn is left"})
@@ -394,6 +430,7 @@ func TestShrunkFileGivesNothingTwice(t *testing.T) {
 	if shrunk.Losses.Repeats != 0 {
 		t.Errorf("records read again count as repeats: %d", shrunk.Losses.Repeats)
 	}
+
 	add(t, path, `{"type":"user","uuid":"new","message":{"content":"more"}}`+"\n")
 	equal(t, "then", brief(all(t, r, shrunk.Cursor, whole).Entries), []string{"user more"})
 }
@@ -407,12 +444,14 @@ func TestOlderCursorGivesTheSameAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	b, err := r.Read(ctx, `{"o":0}`, whole)
 	if !errors.Is(err, context.Canceled) || b.Cursor != `{"o":0}` {
 		t.Errorf("cancelled: got cursor %q, %v", b.Cursor, err)
 	}
+
 	again := all(t, r, `{"o":0}`, whole)
 	equal(t, "after an error", again.Entries, one.Entries)
 }
@@ -424,9 +463,16 @@ func TestAbsentAndOddCursors(t *testing.T) {
 			t.Errorf("absent file from %q: got %q, %v", c, b.Cursor, err)
 		}
 	}
+
 	good, _ := transcript(t, caseFile(t, "R05-open-tool-use.jsonl"))
 	for _, c := range []checkpoint.Cursor{"rubbish", `{"o":-5}`, `{"o":3}`, `{"o":99999999}`, `{"o":9223372036854775807}`} {
-		if got := all(t, good, c, whole); len(got.Entries) == 0 || got.Entries[0].Op != checkpoint.Reset || records(got.Entries) != 4 {
+		if got := all(
+			t,
+			good,
+			c,
+			whole,
+		); len(got.Entries) == 0 || got.Entries[0].Op != checkpoint.Reset ||
+			records(got.Entries) != 4 {
 			t.Errorf("cursor %q: got %q, want a reset and all", c, brief(got.Entries))
 		}
 	}
@@ -441,6 +487,7 @@ func TestS04EachRecordSaysItsSession(t *testing.T) {
 			t.Errorf("entry of another session without its workspace: %+v", e)
 		}
 	}
+
 	equal(t, "records by session", by, map[string]int{"": 5, sessionTwo: 4})
 }
 
@@ -456,6 +503,7 @@ func TestM07HugeResult(t *testing.T) {
 			t.Errorf("head and tail of the output: %.20q ... %q", e.Output, e.Output[len(e.Output)-20:])
 		}
 	}
+
 	if remember != 2 {
 		t.Errorf("got %d remember lines, want 2", remember)
 	}

@@ -13,6 +13,7 @@ func (*Agent) Recognise(head []byte) agent.Score {
 	if !bytes.HasPrefix(head, []byte("{")) {
 		return agent.NotMine // a database, whatever words are in it
 	}
+
 	score := agent.NotMine
 	for l := range bytes.Lines(head) {
 		session := bytes.Contains(l, []byte(`"sessionId"`))
@@ -23,5 +24,6 @@ func (*Agent) Recognise(head []byte) agent.Score {
 			score = agent.Alike
 		}
 	}
+
 	return score
 }

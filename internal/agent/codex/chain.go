@@ -31,6 +31,7 @@ func rolloutID(path string) string {
 	case m[2] != "":
 		return m[2]
 	}
+
 	return m[1]
 }
 
@@ -69,15 +70,18 @@ func (c *chain) open(ctx context.Context) error {
 	if _, err := c.own.open(ctx); err != nil || c.linked {
 		return err
 	}
+
 	own, ok := c.own.whose()
 	if !ok {
 		return nil // not written yet
 	}
+
 	c.linked, c.id = true, lines.ShortHash(rolloutID(c.own.at))
 	home := homeOf(c.own.at)
 	if own.base == "" || home == "" {
 		return nil
 	}
+
 	files, err := rollouts(home, own.thread)
 	if err != nil {
 		return err
@@ -89,12 +93,15 @@ func (c *chain) open(ctx context.Context) error {
 		if i < 0 {
 			return nil
 		}
+
 		p := part{lines.ShortHash(at.base), at.baseEnd, &rollout{path: strings.TrimSuffix(files[i].path, packed)}}
 		if at, err = ownerOf(files[i].path); err != nil || at.thread != own.thread {
 			return nil
 		}
+
 		c.parts = slices.Insert(c.parts, 0, p)
 	}
+
 	return nil
 }
 
@@ -152,10 +159,12 @@ func (c *chain) Read(
 	if err := c.open(ctx); err != nil {
 		return lines.Span{Pos: from}, err
 	}
+
 	i := c.index(from.File)
 	if from == (lines.Pos{}) {
 		i = 0
 	}
+
 	file, base, end := c.rollout(i)
 	f, err := c.file(ctx, i)
 	if err != nil {
@@ -170,6 +179,7 @@ func (c *chain) Read(
 			changed()
 		}
 	}
+
 	span, err := f.Read(from, opt, func(l lines.Line) bool {
 		if l.End > end {
 			return true // taken back
@@ -177,6 +187,7 @@ func (c *chain) Read(
 		l.Off, l.End = l.Off+base, l.End+base
 		return fn(l)
 	})
+
 	switch {
 	case err != nil:
 		return lines.Span{Pos: from}, err
@@ -186,6 +197,7 @@ func (c *chain) Read(
 	case !span.More:
 		file.tellDamage(&span.Losses)
 	}
+
 	span.Pos.File = c.idOf(i)
 	return span, nil
 }
@@ -198,6 +210,7 @@ func (c *chain) Backward(ctx context.Context, end, limit int64, fn func(lines.Li
 		if end <= base {
 			continue
 		}
+
 		f, err := c.file(ctx, i)
 		if err == nil {
 			err = f.Backward(end-base, limit, func(l lines.Line) bool {
@@ -206,11 +219,14 @@ func (c *chain) Backward(ctx context.Context, end, limit int64, fn func(lines.Li
 				return goOn
 			})
 		}
+
 		if err != nil {
 			return err
 		}
+
 		limit, end = limit-(end-base), base
 	}
+
 	return nil
 }
 
@@ -221,10 +237,12 @@ func (c *chain) At(ctx context.Context, off int64) (lines.Pos, error) {
 		if off < base {
 			continue
 		}
+
 		f, err := c.file(ctx, i)
 		if err != nil {
 			return lines.Pos{}, err
 		}
+
 		pos, err := f.At(off - base)
 		pos.File = c.idOf(i)
 		return pos, err
@@ -248,11 +266,13 @@ func (c *chain) goneBack(ctx context.Context, s *state) (gone []checkpoint.Entry
 	if err := c.open(ctx); err != nil {
 		return nil, err
 	}
+
 	at := c.index(s.File)
 	inPart := at < len(c.parts)
 	if s.File == 0 || s.File == c.id || len(c.parts) == 0 || inPart && s.Off <= c.parts[at].end {
 		return nil, nil
 	}
+
 	own, _ := c.own.whose()
 	files, err := rollouts(homeOf(c.own.at), own.thread)
 	if err != nil {
@@ -267,16 +287,20 @@ func (c *chain) goneBack(ctx context.Context, s *state) (gone []checkpoint.Entry
 		if i := c.index(id); i < len(c.parts) {
 			end = c.parts[i].end
 		}
+
 		list, err := wordsBehind(ctx, *s, strings.TrimSuffix(f.path, packed), end)
 		if err != nil {
 			return nil, err
 		}
+
 		gone = append(gone, list...)
 	}
+
 	next := c.id
 	if inPart {
 		next = c.idOf(at + 1)
 	}
+
 	*s = state{Pos: lines.Pos{File: next}, Place: s.Place, Model: s.Model, Kinds: s.Kinds}
 	return gone, nil
 }
@@ -288,10 +312,12 @@ func wordsBehind(ctx context.Context, s state, path string, from int64) (gone []
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+
 	var size int64
 	if err == nil {
 		size, err = f.Size()
 	}
+
 	if err == nil && size > from {
 		err = f.Backward(size, rolledBytes, func(l lines.Line) bool {
 			if l.Off < from || ctx.Err() != nil {
@@ -302,6 +328,7 @@ func wordsBehind(ctx context.Context, s state, path string, from int64) (gone []
 			return true
 		})
 	}
+
 	return gone, errors.Join(err, ctx.Err(), file.close())
 }
 
@@ -328,5 +355,6 @@ func (r *rollout) foreign(src agent.Source) string {
 	if !checkpoint.IsUUID(want) || own.thread == "" || own.thread == want {
 		return ""
 	}
+
 	return words(own.thread, maxID)
 }

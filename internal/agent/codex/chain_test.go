@@ -20,11 +20,32 @@ func laterName(id string) string {
 
 // follows is the first record of such a rollout: it goes on from another one, of which so many bytes count.
 func follows(thread, from string, end int) string {
-	return rec("session_meta", fmt.Sprintf(`{"id":%q,"session_id":%q,"cwd":"/p","source":"cli","history_mode":"paginated","history_base":{"thread_id":%q,"end_ordinal_exclusive":9,"end_byte_offset":%d}}`, thread, thread, from, end))
+	return rec(
+		"session_meta",
+		fmt.Sprintf(
+			`{"id":%q,"session_id":%q,"cwd":"/p","source":"cli","history_mode":"paginated","history_base":{"thread_id":%q,"end_ordinal_exclusive":9,"end_byte_offset":%d}}`,
+			thread,
+			thread,
+			from,
+			end,
+		),
+	)
 }
 
 func round(n string) string {
-	return says("u"+n, "user", "user.text", "prompt "+n) + says("a"+n, "assistant", "unknown", "answer "+n) + event(`{"type":"task_complete","turn_id":"t`+n+`"}`)
+	return says(
+		"u"+n,
+		"user",
+		"user.text",
+		"prompt "+n,
+	) + says(
+		"a"+n,
+		"assistant",
+		"unknown",
+		"answer "+n,
+	) + event(
+		`{"type":"task_complete","turn_id":"t`+n+`"}`,
+	)
 }
 
 // standing is what is left of the words after what was taken back.
@@ -42,11 +63,13 @@ func standing(entries []checkpoint.Entry) string {
 			words = append(words, e.Text)
 		}
 	}
+
 	return strings.Join(strings.Fields(strings.Join(words, " ")), " ")
 }
 
-// TestGoneBack: the person goes back, once and again, and once further back. What was taken back is retracted, what still
-// stands is given once, by the same reader, by one that begins at an older cursor, and by one that has seen nothing.
+// TestGoneBack: the person goes back, once and again, and once further back. What was taken back is retracted, what
+// still stands is given once, by the same reader, by one that begins at an older cursor, and by one that has seen
+// nothing.
 func TestGoneBack(t *testing.T) {
 	home := t.TempDir()
 	one := filepath.Join(home, nameOf(threadOne))
@@ -69,6 +92,7 @@ func TestGoneBack(t *testing.T) {
 	if next.First || strings.Contains(brief(next.Entries), "reset") {
 		t.Errorf("the first time is told as another conversation: %s", brief(next.Entries))
 	}
+
 	third := follows(threadOne, threadTwo, len(read(t, two)))
 	write(t, two, read(t, two)+round("4"))
 	write(t, three, third+round("5"))
@@ -94,6 +118,7 @@ func TestGoneBack(t *testing.T) {
 	if got, want := standing(append(told, last.Entries...)), "prompt 6 answer 6"; got != want {
 		t.Errorf("further back: got %q, want %q\n%s", got, want, brief(last.Entries))
 	}
+
 	found, err := locate(context.Background(), home, agent.Query{Session: threadOne})
 	if err != nil || len(found) != 1 || found[0].Path != three {
 		t.Errorf("locate: got %v, %v, want the newest part alone, %s", found, err, three)
@@ -109,17 +134,22 @@ func TestGoneBackInLarge(t *testing.T) {
 	for n := range 400 {
 		b.WriteString(round(fmt.Sprint("long", n, strings.Repeat("x", 2000))))
 	}
+
 	base := b.String()
 	write(t, one, base+round("gone"))
 	write(t, two, follows(threadOne, threadOne, len(base))+round("new"))
 	pack(t, one) // a week later
 	got := all(t, open(t, two), "", checkpoint.ReadOptions{})
 	words := standing(got.Entries)
-	for text, want := range map[string]bool{"prompt long0x": true, "answer long399x": true, "prompt new": true, "answer new": true, "gone": false, "prompt long100x": false} {
+	for text, want := range map[string]bool{
+		"prompt long0x": true, "answer long399x": true, "prompt new": true, "answer new": true, "gone": false,
+		"prompt long100x": false,
+	} {
 		if strings.Contains(words, text) != want {
 			t.Errorf("%q is in first sight: got %v, want %v", text, !want, want)
 		}
 	}
+
 	if !got.First || got.Skipped == 0 {
 		t.Errorf("got first %v, %d bytes skipped, want first sight that skips some", got.First, got.Skipped)
 	}

@@ -1,5 +1,5 @@
-// Package codex knows OpenAI's Codex CLI: its hook payloads, its hooks.json and the trust that config.toml keeps for it,
-// its rollout files and the forms that it makes up itself after a crash.
+// Package codex knows OpenAI's Codex CLI: its hook payloads, its hooks.json and the trust that config.toml keeps for
+// it, its rollout files and the forms that it makes up itself after a crash.
 //
 // Payloads are decoded once, here: every field but the session id may be absent or of another type than expected, all
 // text comes out redacted, cut and valid, and an event that belay does not know means nothing. Rollouts are only read,
@@ -11,13 +11,14 @@
 // with a rollout of its own. In the terminal program the hooks' parent, and so the agent's process, is the server that
 // runs the threads in the background, not the program that a person sees: closing the terminal ends nothing.
 //
-// A person who goes back in a conversation makes Codex go on in another rollout of the same thread: what was taken back is
-// retracted, and what still stands counts once (chain.go). A fork is a thread of its own, with what it says itself; what it
-// goes on from is its parent's. A command of a turn that a person breaks off has no result: Codex leaves it running, or ends
-// it without a word when it had just begun. It is in doubt, as one in the background, until its end is told.
+// A person who goes back in a conversation makes Codex go on in another rollout of the same thread: what was taken back
+// is retracted, and what still stands counts once (chain.go). A fork is a thread of its own, with what it says itself;
+// what it goes on from is its parent's. A command of a turn that a person breaks off has no result: Codex leaves it
+// running, or ends it without a word when it had just begun. It is in doubt, as one in the background, until its end is
+// told.
 //
-// What it cannot know: SIGTERM and kill -9 are told by no event and no record. Whether a shell command failed is not in the
-// hook's payload: Decode looks for it at the end of the rollout that the payload names, and nowhere else.
+// What it cannot know: SIGTERM and kill -9 are told by no event and no record. Whether a shell command failed is not in
+// the hook's payload: Decode looks for it at the end of the rollout that the payload names, and nowhere else.
 package codex
 
 import (
@@ -59,9 +60,11 @@ func New(h agent.Host) *Agent {
 		path:  h.Var("PATH"),
 		fsys:  h.FS,
 	}
+
 	if dir := h.Dir("CODEX_HOME"); dir != "" {
 		a.home = payload.RealPath(dir) // so does Codex, and trust names the file by it
 	}
+
 	return a
 }
 
@@ -87,8 +90,8 @@ func (a *Agent) ResumeCommand(session string) string {
 	return "codex resume " + payload.ShellWord(session)
 }
 
-// hookEvents are those that belay lives from; PermissionRequest says nothing that these do not. What is written for them is
-// frozen: a person's trust is for these bytes, and any change of command or timeout asks for it again.
+// hookEvents are those that belay lives from; PermissionRequest says nothing that these do not. What is written for
+// them is frozen: a person's trust is for these bytes, and any change of command or timeout asks for it again.
 func hookEvents() []settings.Event {
 	var list []settings.Event
 	for _, event := range []string{
@@ -99,9 +102,11 @@ func hookEvents() []settings.Event {
 			Name: event, Timeout: 5 * time.Second, Budget: 600 * time.Second, Waits: event == "SessionStart",
 		})
 	}
+
 	for _, event := range []string{"Interrupt", "SessionEnd"} { // these two get 1 s, and never more than 3
 		list = append(list, settings.Event{Name: event, Timeout: time.Second, Budget: time.Second})
 	}
+
 	return list
 }
 

@@ -16,13 +16,14 @@ import (
 // entries turns records into entries.
 type entries struct{ *lines.Page[state] }
 
-// record takes one record. Ids are missing in old files, and ordinals start over where another version wrote: equal bytes
-// are one record.
+// record takes one record. Ids are missing in old files, and ordinals start over where another version wrote: equal
+// bytes are one record.
 func (c entries) record(ctx context.Context, data []byte) error {
 	rec, err := decodeLine(data)
 	if err != nil {
 		return err
 	}
+
 	key := lines.ContentID(data)
 	if !c.Once(key) {
 		return nil
@@ -40,11 +41,13 @@ func (c entries) record(ctx context.Context, data []byte) error {
 			}
 		}
 		c.item(rec, base)
+
 	case "event_msg":
 		c.event(ctx, p, base)
 	case "compacted":
 		c.compacted(p, base)
 	}
+
 	return nil
 }
 
@@ -68,6 +71,7 @@ func (c entries) place(rec line, base checkpoint.Entry) {
 	if rec.Type == "turn_context" {
 		c.State.Turn = base.Turn
 	}
+
 	e := checkpoint.Entry{Kind: checkpoint.EntryMeta}
 	if h := lines.ShortHash(p.Cwd); h != 0 && h != c.State.Place {
 		c.State.Place, e.Workspace = h, workspaceOf(p.Cwd)
@@ -96,9 +100,11 @@ func (c entries) item(rec line, base checkpoint.Entry) {
 			if text := p.Content.text(); !programs(text) {
 				c.prompt(text, base)
 			}
+
 		case p.Role == "user":
 			c.user(p, base)
 		}
+
 	case "function_call":
 		c.call(p, base, toolInput(p.Name, []byte(p.Arguments)))
 	case "custom_tool_call":
@@ -108,6 +114,7 @@ func (c entries) item(rec line, base checkpoint.Entry) {
 		}
 		args, _ := json.Marshal(map[string]string{"input": p.Input}) // strings always encode
 		c.call(p, base, words(string(args), checkpoint.CutTool))
+
 	case "local_shell_call":
 		var action struct {
 			Command []string `json:"command"`
@@ -115,9 +122,11 @@ func (c entries) item(rec line, base checkpoint.Entry) {
 		if lines.Decode(p.Action, &action) != nil {
 			return
 		}
+
 		args, _ := json.Marshal(action) // strings always encode
 		p.Name = "local_shell"
 		c.call(p, base, words(string(args), checkpoint.CutTool))
+
 	case "function_call_output", "custom_tool_call_output":
 		c.result(p, base)
 	}
@@ -130,6 +139,7 @@ func (c entries) user(p body, base checkpoint.Entry) {
 	if c.State.Kinds = len(kinds) > 0; !c.State.Kinds {
 		return
 	}
+
 	var own content
 	for i, it := range p.Content {
 		if kind := p.About.Kinds[min(i, len(p.About.Kinds)-1)]; !strings.HasPrefix(kind, "user.") {
@@ -140,6 +150,7 @@ func (c entries) user(p body, base checkpoint.Entry) {
 		}
 		own = append(own, it)
 	}
+
 	if len(own) > 0 {
 		c.prompt(own.text(), base)
 	}
@@ -162,6 +173,7 @@ func programs(text string) bool {
 			return true
 		}
 	}
+
 	return text == ""
 }
 
@@ -203,6 +215,7 @@ func (c entries) result(p body, base checkpoint.Entry) {
 	if p.CallID == "" || len(p.CallID) > maxID {
 		return
 	}
+
 	base.Kind, base.Call, base.Output = checkpoint.EntryResult, lines.Clean(p.CallID), toolOutput(p.Output)
 	head, _, _ := strings.Cut(base.Output, "\nOutput:\n")
 	head = head[:min(len(head), resultHead)]
@@ -213,6 +226,7 @@ func (c entries) result(p body, base checkpoint.Entry) {
 			Exit *int `json:"exit_code"`
 		} `json:"metadata"`
 	}
+
 	switch {
 	case base.Output == "aborted", brokenOff().MatchString(base.Output), repair.MadeUp(base.Output):
 		base.MadeUp = true
@@ -225,6 +239,7 @@ func (c entries) result(p body, base checkpoint.Entry) {
 	case strings.HasPrefix(head, "{") && json.Unmarshal([]byte(base.Output), &old) == nil && old.Metadata.Exit != nil:
 		base.Output, base.Failed = old.Output, *old.Metadata.Exit != 0
 	}
+
 	c.Add(base)
 }
 
@@ -238,6 +253,7 @@ func (c entries) event(ctx context.Context, p body, base checkpoint.Entry) {
 		base.Kind, base.Failed = checkpoint.EntryTurnEnd, len(p.Error) > 0 && string(p.Error) != "null"
 		c.Add(base)
 		c.State.Said = lastSaid{}
+
 	case "turn_aborted":
 		base.Kind = checkpoint.EntryInterrupt
 		c.Add(base)
@@ -247,6 +263,7 @@ func (c entries) event(ctx context.Context, p body, base checkpoint.Entry) {
 		if !c.State.Kinds {
 			c.prompt(p.Message, base)
 		}
+
 	case "item_completed":
 		switch it := p.Item; {
 		case it.Type == "UserMessage" && !c.State.Kinds:
@@ -276,6 +293,7 @@ func (c entries) compacted(p body, base checkpoint.Entry) {
 		text = text[len(text)-was.Len:]
 		c.Add(checkpoint.Entry{Op: checkpoint.Retract, ID: was.ID})
 	}
+
 	c.State.Said = lastSaid{}
 	base.Kind, base.Text = checkpoint.EntryCompaction, said(text)
 	c.Add(base)
@@ -292,6 +310,7 @@ func (c entries) rolledBack(ctx context.Context, n int) {
 	if n <= 0 {
 		return
 	}
+
 	n = min(n, maxRolled)
 	err := c.Before(ctx, rolledBytes, func(l lines.Line) bool {
 		list, turns, again := takenBack(ctx, c.State, l)
@@ -299,6 +318,7 @@ func (c entries) rolledBack(ctx context.Context, n int) {
 		n = min(n+again, maxRolled) - turns // those of another roll back were taken back before
 		return n > 0
 	})
+
 	if err != nil {
 		c.Losses.BadLines++ // the words stay: told too much is better than read no further
 	}
@@ -310,6 +330,7 @@ func takenBack(ctx context.Context, s state, l lines.Line) (list []checkpoint.En
 	if !matters(l.Data) {
 		return nil, 0, 0
 	}
+
 	rec, err := decodeLine(l.Data)
 	if err != nil {
 		return nil, 0, 0
@@ -317,6 +338,7 @@ func takenBack(ctx context.Context, s state, l lines.Line) (list []checkpoint.En
 	if rec.Type == "event_msg" && rec.Payload.Type == "thread_rolled_back" {
 		return nil, 0, max(rec.Payload.NumTurns, 0)
 	}
+
 	f := format()
 	for _, e := range f.Entries(ctx, s, l) {
 		if e.Kind == checkpoint.EntryUser || e.Kind == checkpoint.EntryAssistant {
@@ -326,5 +348,6 @@ func takenBack(ctx context.Context, s state, l lines.Line) (list []checkpoint.En
 			turns++
 		}
 	}
+
 	return list, turns, 0
 }

@@ -20,15 +20,18 @@ func (*Agent) Examine(ctx context.Context, src agent.Source, seen func(int64)) (
 	if !strings.HasSuffix(src.Path, packed) {
 		return repair.Lines(ctx, src.Path, form(src.Path), seen)
 	}
+
 	r := &rollout{path: src.Path}
 	from, err := r.unpack(ctx, src.Path)
 	if err != nil {
 		return nil, errors.Join(err, r.close())
 	}
+
 	x, err := repair.Lines(ctx, from, form(src.Path), seen)
 	if err != nil {
 		return nil, errors.Join(err, r.close())
 	}
+
 	x.Unpacked(src.Path, r.damage, r.close)
 	return x, nil
 }
@@ -64,10 +67,12 @@ func fact(data []byte) (repair.Fact, bool) {
 	if err != nil {
 		return repair.Fact{}, false
 	}
+
 	var f repair.Fact
 	if matters(data) {
 		f.Key = lines.ContentID(data)
 	}
+
 	p := rec.Payload
 	switch rec.Type {
 	case "session_meta":
@@ -87,6 +92,7 @@ func fact(data []byte) (repair.Fact, bool) {
 			f.Results = []repair.Result{{Call: p.CallID}}
 		}
 	}
+
 	return f, true
 }
 
@@ -107,6 +113,7 @@ func makeHeader(path string, stub []byte, first [][]byte) ([]byte, error) {
 	if thread == "" {
 		thread = old["id"]
 	}
+
 	var stamp string
 	for _, data := range first {
 		rec, err := decodeLine(data)
@@ -122,14 +129,17 @@ func makeHeader(path string, stub []byte, first [][]byte) ([]byte, error) {
 		if cwd == "" && rec.Type == "turn_context" {
 			cwd = rec.Payload.Cwd
 		}
+
 		ordered = ordered || slices.Contains(keysOf(data), "ordinal")
 	}
+
 	switch {
 	case thread == "":
 		return nil, errors.New("neither the name of the file nor what is left of the record tells the thread's id")
 	case cwd == "":
 		return nil, errors.New("no turn tells where the session worked")
 	}
+
 	meta := repair.NewObject(nil).Set("id", thread).Set("timestamp", stamp).Set("cwd", cwd)
 	for _, m := range []struct{ key, usual string }{{"originator", "codex_exec"}, {"cli_version", "0.0.0"},
 		{"source", "cli"}, {"model_provider", ""}} {
@@ -140,11 +150,13 @@ func makeHeader(path string, stub []byte, first [][]byte) ([]byte, error) {
 			meta.Set(m.key, m.usual)
 		}
 	}
+
 	head := repair.NewObject(nil).Set("timestamp", stamp)
 	if ordered { // such files say what history they hold
 		head.Set("ordinal", 0)
 		meta.Set("session_id", thread).Set("history_mode", "paginated")
 	}
+
 	return head.Set("type", "session_meta").Set("payload", json.RawMessage(meta.Bytes())).Bytes(), nil
 }
 
@@ -153,9 +165,11 @@ func keysOf(data []byte) (keys []string) {
 	if json.Unmarshal(data, &m) != nil {
 		return nil
 	}
+
 	for k := range m {
 		keys = append(keys, k)
 	}
+
 	return keys
 }
 

@@ -41,10 +41,12 @@ func summarise(b checkpoint.Batch) summary {
 			s.Retracted++
 			continue
 		}
+
 		s.Kinds[string(e.Kind)]++
 		if e.Turn != "" {
 			turns[e.Turn] = true
 		}
+
 		switch e.Kind {
 		case checkpoint.EntryCall:
 			s.Open = append(s.Open, e.Call)
@@ -55,20 +57,24 @@ func summarise(b checkpoint.Batch) summary {
 			if ended[e.Call] = !e.Background; ended[e.Call] {
 				s.Open = slices.DeleteFunc(s.Open, func(c string) bool { return c == e.Call })
 			}
+
 		case checkpoint.EntryAssistant:
 			last = e.Text
 		}
+
 		for n, on := range map[*int]bool{&s.MadeUp: e.MadeUp, &s.Failed: e.Failed, &s.Background: e.Background} {
 			if on {
 				*n++
 			}
 		}
 	}
+
 	s.Turns = len(turns)
 	s.Last = fmt.Sprintf("%x", sha256.Sum256([]byte(last)))[:12]
 	if l := b.Losses; l.BadLines+l.Holes+l.Repeats+l.Rescued+l.Oversized+l.Replaced > 0 || l.Torn > 0 {
 		s.Losses = &l
 	}
+
 	return s
 }
 
@@ -80,12 +86,15 @@ func goldenFiles(t testing.TB) (files map[string]string) {
 	if err != nil || len(own) < 27 {
 		t.Fatalf("%d files in testdata, %v", len(own), err)
 	}
+
 	for _, f := range own {
 		files[filepath.ToSlash(strings.TrimPrefix(f, filepath.Join("testdata", "reader")+string(filepath.Separator)))] = f
 	}
+
 	public := filepath.Join("..", "..", "..", "..", "shared", "transcripts", "codex", "2026-02")
 	for _, name := range []string{
-		"rollout-2026-02-23T12-41-04-019c8a4d-8f45-7010-8b5d-7fad920aa6f9.jsonl", "rollout-2026-02-23T20-34-25-019c8bfe-ec25-79e0-97d7-bda6a9c575ff.jsonl",
+		"rollout-2026-02-23T12-41-04-019c8a4d-8f45-7010-8b5d-7fad920aa6f9.jsonl",
+		"rollout-2026-02-23T20-34-25-019c8bfe-ec25-79e0-97d7-bda6a9c575ff.jsonl",
 	} {
 		path := filepath.Join(public, name)
 		if _, err := os.Stat(path); err != nil {
@@ -94,6 +103,7 @@ func goldenFiles(t testing.TB) (files map[string]string) {
 		}
 		files["public/"+name] = path
 	}
+
 	return files
 }
 
@@ -106,17 +116,20 @@ func TestGoldenRollouts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	for name, path := range goldenFiles(t) {
 		content := read(t, path)
 		before, err := os.Stat(path)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		r := openTranscript(agent.Source{Path: path})
 		batch := all(t, r, "", checkpoint.ReadOptions{Whole: true, Final: true})
 		if err := r.Close(); err != nil {
 			t.Error(err)
 		}
+
 		got := summarise(batch)
 		if *update {
 			want[name] = got
@@ -124,8 +137,11 @@ func TestGoldenRollouts(t *testing.T) {
 		if g, w := marshal(got), marshal(want[name]); g != w {
 			t.Errorf("%s: got %s\nwant %s", name, g, w)
 		}
+
 		after, err := os.Stat(path)
-		if err != nil || after.Size() != before.Size() || after.ModTime() != before.ModTime() || after.Mode() != before.Mode() || read(t, path) != content {
+		if err != nil || after.Size() != before.Size() || after.ModTime() != before.ModTime() ||
+			after.Mode() != before.Mode() ||
+			read(t, path) != content {
 			t.Errorf("%s: changed by being read: %v", name, err)
 		}
 
@@ -140,6 +156,7 @@ func TestGoldenRollouts(t *testing.T) {
 			t.Error(err)
 		}
 	}
+
 	if *update {
 		b, err := json.MarshalIndent(want, "", " ")
 		if err != nil {
@@ -149,8 +166,8 @@ func TestGoldenRollouts(t *testing.T) {
 	}
 }
 
-// Any file cut anywhere is read without an error, the cursor lies after a newline, and reading on from it, in a later run,
-// gives exactly the rest.
+// Any file cut anywhere is read without an error, the cursor lies after a newline, and reading on from it, in a later
+// run, gives exactly the rest.
 func TestEveryCutResumesExactly(t *testing.T) {
 	const cuts = 40
 	path := filepath.Join(t.TempDir(), nameOf(threadOne))
@@ -159,7 +176,11 @@ func TestEveryCutResumesExactly(t *testing.T) {
 		defer r.Close()
 		return all(t, r, from, whole)
 	}
-	for _, name := range []string{"captured/normal.final", "captured/int-midtool.final", "generated/0.171-compacted", "generated/0.171-subagent-parent", "handmade/legacy-0.5x-rare-items.handmade"} {
+
+	for _, name := range []string{
+		"captured/normal.final", "captured/int-midtool.final", "generated/0.171-compacted",
+		"generated/0.171-subagent-parent", "handmade/legacy-0.5x-rare-items.handmade",
+	} {
 		content := read(t, filepath.Join("testdata", "reader", filepath.FromSlash(name)+".jsonl"))
 		write(t, path, content)
 		entire := reads("")
@@ -170,13 +191,21 @@ func TestEveryCutResumesExactly(t *testing.T) {
 			if off := int(offset(t, first.Cursor)); off != strings.LastIndexByte(content[:n], '\n')+1 {
 				t.Fatalf("%s cut at %d: cursor at %d is not after the last newline", name, n, off)
 			}
+
 			write(t, path, content)
 			rest := reads(first.Cursor)
 			first.Entries = append(first.Entries, rest.Entries...)
 			first.Losses.Add(rest.Losses)
 			if g, w := marshal(first.Entries), marshal(entire.Entries); g != w {
-				t.Fatalf("%s cut at %d: %d entries in two reads, %d in one", name, n, len(first.Entries), len(entire.Entries))
+				t.Fatalf(
+					"%s cut at %d: %d entries in two reads, %d in one",
+					name,
+					n,
+					len(first.Entries),
+					len(entire.Entries),
+				)
 			}
+
 			if g, w := marshal(first.Losses), marshal(entire.Losses); g != w || rest.Cursor != entire.Cursor {
 				t.Fatalf("%s cut at %d: got %s %s\nwant %s %s", name, n, g, rest.Cursor, w, entire.Cursor)
 			}
@@ -195,13 +224,16 @@ func offset(t testing.TB, c checkpoint.Cursor) int64 {
 }
 
 func FuzzReader(f *testing.F) {
-	for _, name := range []string{"captured/int-midtool.final", "generated/0.171-compacted", "handmade/legacy-0.5x-rare-items.handmade"} {
+	for _, name := range []string{
+		"captured/int-midtool.final", "generated/0.171-compacted", "handmade/legacy-0.5x-rare-items.handmade",
+	} {
 		for i, l := range strings.SplitAfter(read(f, filepath.Join("testdata", "reader", filepath.FromSlash(name)+".jsonl")), "\n") {
 			if i%4 == 1 {
 				f.Add([]byte(l))
 			}
 		}
 	}
+
 	f.Add([]byte(event(`{"type":"thread_rolled_back","num_turns":-5}`)))
 	f.Add([]byte(says("m", "user", "user.text", "<belay-record k=\"a\">x")))
 	path := filepath.Join(f.TempDir(), nameOf(threadOne)) // one for each worker process
@@ -213,11 +245,15 @@ func FuzzReader(f *testing.F) {
 		if off := offset(t, got.Cursor); off != int64(bytes.LastIndexByte(content, '\n')+1) {
 			t.Errorf("cursor at %d is not after the last newline", off)
 		}
+
 		for _, e := range got.Entries {
-			if len(e.Text) > checkpoint.CutText || len(e.Output) > checkpoint.CutTool || len(e.Input) > checkpoint.CutTool {
+			if len(e.Text) > checkpoint.CutText || len(e.Output) > checkpoint.CutTool ||
+				len(e.Input) > checkpoint.CutTool {
 				t.Errorf("entry %q is too large: %d, %d, %d", e.ID, len(e.Text), len(e.Output), len(e.Input))
 			}
-			for _, s := range []string{e.ID, e.Text, e.Input, e.Output, e.Call, e.Turn, e.Session, e.Name, e.Workspace, e.Model} {
+			for _, s := range []string{
+				e.ID, e.Text, e.Input, e.Output, e.Call, e.Turn, e.Session, e.Name, e.Workspace, e.Model,
+			} {
 				if !utf8.ValidString(s) || strings.Contains(s, "\x00") {
 					t.Errorf("not fit to keep: %q", s)
 				}

@@ -64,6 +64,7 @@ func pack(t testing.TB, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	write(t, path+packed, string(z.EncodeAll([]byte(read(t, path)), nil)))
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
@@ -80,7 +81,16 @@ func rec(kind, payload string) string {
 }
 
 func says(id, role, kind, text string) string {
-	return rec("response_item", fmt.Sprintf(`{"type":"message","id":%q,"role":%q,"content":[{"type":"text","text":%q}],"internal_chat_message_metadata_passthrough":{"turn_id":"t","content_item_kinds":[%q]}}`, id, role, text, kind))
+	return rec(
+		"response_item",
+		fmt.Sprintf(
+			`{"type":"message","id":%q,"role":%q,"content":[{"type":"text","text":%q}],"internal_chat_message_metadata_passthrough":{"turn_id":"t","content_item_kinds":[%q]}}`,
+			id,
+			role,
+			text,
+			kind,
+		),
+	)
 }
 
 func event(payload string) string { return rec("event_msg", payload) }
@@ -101,6 +111,7 @@ func open(t testing.TB, path string) checkpoint.Transcript {
 			t.Error(err)
 		}
 	})
+
 	return r
 }
 
@@ -116,11 +127,13 @@ func all(t testing.TB, r checkpoint.Transcript, from checkpoint.Cursor, opt chec
 		if n == 0 {
 			sum.First, sum.Skipped = b.First, b.Skipped
 		}
+
 		sum.Entries = append(sum.Entries, b.Entries...)
 		sum.Losses.Add(b.Losses)
 		if len(b.Cursor) > 1000 {
 			t.Errorf("cursor of %d bytes: %s", len(b.Cursor), b.Cursor)
 		}
+
 		from, sum.Cursor = b.Cursor, b.Cursor
 		if !b.More {
 			return sum
@@ -135,22 +148,27 @@ func brief(entries []checkpoint.Entry) string {
 		if e.Kind == checkpoint.EntryMeta {
 			continue
 		}
+
 		s := string(e.Op) + string(e.Kind)
 		if e.Op == checkpoint.Retract || e.Kind == checkpoint.EntryOwn {
 			s += " " + e.ID
 		}
+
 		for _, v := range []string{e.Text, e.Name, e.Call, e.Input, e.Output} {
 			if v != "" {
 				s += " " + v
 			}
 		}
+
 		for word, on := range map[string]bool{" failed": e.Failed, " made up": e.MadeUp, " background": e.Background, " of " + e.Session: e.Session != ""} {
 			if on {
 				s += word
 			}
 		}
+
 		list = append(list, s)
 	}
+
 	return strings.Join(list, "\n")
 }
 
@@ -167,16 +185,24 @@ func stamps(t testing.TB, dir string) string {
 		if err != nil {
 			return err
 		}
+
 		info, err := d.Info()
 		if err != nil || d.IsDir() {
 			return err
 		}
-		list = append(list, fmt.Sprintf("%s %v %v x%x", path, info.Mode(), info.ModTime().Format(time.RFC3339Nano), read(t, path)))
+
+		list = append(
+			list,
+			fmt.Sprintf("%s %v %v x%x", path, info.Mode(), info.ModTime().Format(time.RFC3339Nano), read(t, path)),
+		)
+
 		return nil
 	})
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	slices.Sort(list)
 	return strings.Join(list, "\n")
 }

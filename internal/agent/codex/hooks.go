@@ -29,10 +29,12 @@ func (a *Agent) Decode(_ context.Context, h agent.Hook) (agent.Incoming, error) 
 	if err != nil {
 		return agent.Incoming{}, fmt.Errorf("decode %s %s payload: %w", name, h.Event, err)
 	}
+
 	event := p.Text("hook_event_name")
 	if event == "" {
 		event = h.Event
 	}
+
 	in, known := meaning(event, p, a.frame(p, h))
 	if !known {
 		return agent.Incoming{}, nil
@@ -43,6 +45,7 @@ func (a *Agent) Decode(_ context.Context, h agent.Hook) (agent.Incoming, error) 
 	if e := in.Events; event == "PostToolUse" {
 		e[0].Failed = commandFailed(e[0].Transcript, e[0].Call)
 	}
+
 	return in, nil
 }
 
@@ -53,6 +56,7 @@ func (a *Agent) frame(p payload.Payload, h agent.Hook) checkpoint.Event {
 	if cwd == "" && len(h.Cwd) <= maxPath {
 		cwd = h.Cwd // hooks run in the session's folder
 	}
+
 	cwd = payload.RealPath(cwd)
 	transcript := p.Path("transcript_path") // of the thread that the event is about; null for threads without a file
 	e := checkpoint.Event{
@@ -63,6 +67,7 @@ func (a *Agent) frame(p payload.Payload, h agent.Hook) checkpoint.Event {
 		Model:      label(p, "model"),
 		Mode:       label(p, "permission_mode"),
 	}
+
 	e.Key.Child = p.ID("agent_id")
 	return e
 }
@@ -99,9 +104,11 @@ func meaning(event string, p payload.Payload, e checkpoint.Event) (agent.Incomin
 	default:
 		return agent.Incoming{}, false
 	}
+
 	if e.Key.Child != "" {
 		ask = agent.AskNothing // a brief is for the session that a person talks to
 	}
+
 	return agent.Incoming{Events: []checkpoint.Event{e}, Ask: ask}, true
 }
 
@@ -117,36 +124,41 @@ func call(p payload.Payload, e checkpoint.Event, kind checkpoint.EventKind) chec
 // endBytes is how far from a rollout's end the end of a command is looked for: its output is in it, shortened by Codex.
 const endBytes = 256 << 10
 
-// commandFailed says whether the rollout tells that a command failed. The hook's payload does not say it, and an outcome
-// that is known never changes again; Codex writes a command's end before it calls the hook (seen in 0.169). What cannot
-// be read or is not there did not fail.
+// commandFailed says whether the rollout tells that a command failed. The hook's payload does not say it, and an
+// outcome that is known never changes again; Codex writes a command's end before it calls the hook (seen in 0.169).
+// What cannot be read or is not there did not fail.
 func commandFailed(transcript, call string) (failed bool) {
 	if !filepath.IsAbs(transcript) || call == "" {
 		return false
 	}
+
 	f := lines.Open(transcript)
 	defer f.Close() // read only
 	size, err := f.Size()
 	if err != nil {
 		return false
 	}
+
 	// An error ends the search as the file's start does.
 	_ = f.Backward(size, endBytes, func(l lines.Line) bool {
 		if !bytes.Contains(l.Data, []byte(`"CommandExecution"`)) || !bytes.Contains(l.Data, []byte(call)) {
 			return true
 		}
+
 		rec, err := decodeLine(l.Data)
 		if it := rec.Payload.Item; err == nil && it.Type == "CommandExecution" && it.ID == call {
 			failed = it.failed()
 			return false
 		}
+
 		return true
 	})
+
 	return failed
 }
 
-// childStart tells the parent of a new sub-agent, and opens the sub-agent's own session. The payload's transcript is the
-// child's, and its turn too.
+// childStart tells the parent of a new sub-agent, and opens the sub-agent's own session. The payload's transcript is
+// the child's, and its turn too.
 func childStart(p payload.Payload, e checkpoint.Event) []checkpoint.Event {
 	if e.Key.Child == "" {
 		return nil
@@ -157,12 +169,13 @@ func childStart(p payload.Payload, e checkpoint.Event) []checkpoint.Event {
 	return []checkpoint.Event{parent, e}
 }
 
-// childStop tells both that a sub-agent ended. Its end is neither a round nor the end of a chain of the parent. Here the
-// payload's transcript is the parent's.
+// childStop tells both that a sub-agent ended. Its end is neither a round nor the end of a chain of the parent. Here
+// the payload's transcript is the parent's.
 func childStop(p payload.Payload, e checkpoint.Event) []checkpoint.Event {
 	if e.Key.Child == "" {
 		return nil
 	}
+
 	parent := toParent(p, e, checkpoint.EventChildEnd)
 	parent.Turn = ""
 	e.Kind, e.Parent, e.ChildName = checkpoint.EventEnd, e.Key.Session, parent.ChildName
@@ -177,13 +190,14 @@ func toParent(p payload.Payload, e checkpoint.Event, kind checkpoint.EventKind) 
 	return e
 }
 
-// account tells the sessions of several homes apart. A rollout is at <home>/sessions/2026/11/30/<name>; the default home
-// has no account.
+// account tells the sessions of several homes apart. A rollout is at <home>/sessions/2026/11/30/<name>; the default
+// home has no account.
 func (a *Agent) account(transcript string) string {
 	sessions := filepath.Dir(filepath.Dir(filepath.Dir(filepath.Dir(transcript))))
 	if !filepath.IsAbs(transcript) || filepath.Base(sessions) != "sessions" {
 		return ""
 	}
+
 	home := filepath.Dir(sessions)
 	if home == a.plain {
 		return ""
@@ -191,6 +205,7 @@ func (a *Agent) account(transcript string) string {
 	if home = payload.RealPath(home); a.plain != "" && home == payload.RealPath(a.plain) {
 		return ""
 	}
+
 	return home
 }
 
@@ -200,13 +215,16 @@ func (a *Agent) Reply(event, text string) []byte {
 	if text == "" || event != "SessionStart" && event != "UserPromptSubmit" {
 		return nil
 	}
+
 	type output struct {
 		Event   string `json:"hookEventName"`
 		Context string `json:"additionalContext"`
 	}
+
 	var doc bytes.Buffer
 	enc := json.NewEncoder(&doc)
 	enc.SetEscapeHTML(false)
+
 	// Two strings always encode.
 	_ = enc.Encode(struct {
 		Output output `json:"hookSpecificOutput"`

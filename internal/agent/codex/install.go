@@ -62,10 +62,12 @@ func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
 	if err != nil {
 		return nil, fmt.Errorf("uninstall trust from %s: %w", a.configPath(), err)
 	}
+
 	hooks, err := a.hooks().Undo()
 	if err != nil {
 		return nil, fmt.Errorf("uninstall hooks from %s: %w", a.hooks().Path(), err)
 	}
+
 	changes := []agent.Change{hooks.Change("hooks")}
 	if trust.Action != "keep" {
 		changes = append(changes, trust.Change("trust"))
@@ -80,6 +82,7 @@ func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
 	if err := a.hooks().Files().Do(hooks); err != nil {
 		return nil, fmt.Errorf("uninstall hooks from %s: %w", a.hooks().Path(), err)
 	}
+
 	return changes, nil
 }
 
@@ -99,10 +102,12 @@ func (a *Agent) checkConfig(hooks []byte) []string {
 	if err != nil {
 		return []string{err.Error()}
 	}
+
 	all, err := decodeTOML(f.Text)
 	if err != nil {
 		return []string{err.Error()}
 	}
+
 	var found []string
 	features, _ := all["features"].(map[string]any)
 	for _, key := range []string{"hooks", "codex_hooks"} {
@@ -110,8 +115,10 @@ func (a *Agent) checkConfig(hooks []byte) []string {
 			found = append(found, fmt.Sprintf("%s: features.%s is off: no hook runs", f.Path, key))
 		}
 	}
+
 	if list := a.untrusted(hooks); len(list) > 0 {
 		found = append(found, "hooks are not trusted, so Codex does not run them: "+strings.Join(list, ", ")+howToTrust)
 	}
+
 	return found
 }

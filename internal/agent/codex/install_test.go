@@ -48,8 +48,18 @@ func newBox(t *testing.T) box {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	home := filepath.Join(dir, ".codex")
-	return box{&Agent{home: home, plain: home, state: filepath.Join(dir, "state"), path: filepath.Join(dir, "bin"), fsys: quickFS{}}, t}
+	return box{
+		&Agent{
+			home:  home,
+			plain: home,
+			state: filepath.Join(dir, "state"),
+			path:  filepath.Join(dir, "bin"),
+			fsys:  quickFS{},
+		},
+		t,
+	}
 }
 
 // quickFS is the real file system without the wait for the disk.
@@ -75,6 +85,7 @@ func (b box) do(what string, changes []agent.Change, err error, want string) {
 	for _, c := range changes {
 		got = append(got, filepath.Base(c.Path)+" "+c.Action)
 	}
+
 	if err != nil || strings.Join(got, ", ") != want {
 		b.t.Errorf("%s: got %q, %v, want %q", what, got, err, want)
 	}
@@ -120,13 +131,17 @@ func TestInstallAndBack(t *testing.T) {
 				}
 				undo += ", config.toml restore"
 			}
-			if h := b.hooksIn(); len(h["Stop"]) == 0 || h["Stop"][len(h["Stop"])-1] != "exec "+hookPath+" codex Stop" || len(h) < len(hookEvents()) {
+
+			if h := b.hooksIn(); len(h["Stop"]) == 0 || h["Stop"][len(h["Stop"])-1] != "exec "+hookPath+" codex Stop" ||
+				len(h) < len(hookEvents()) {
 				t.Errorf("%s: hooks are %v", name, h)
 			}
+
 			b.uninstall(undo)
 			if after := stamps(t, b.home); withoutTimes(after) != withoutTimes(before) {
 				t.Errorf("%s, trust %v: got\n%s\nwant\n%s", name, trust, after, before)
 			}
+
 			b.uninstall("hooks.json keep")
 		}
 	}
@@ -151,6 +166,7 @@ func (b box) hooksIn() map[string][]string {
 	if err := json.Unmarshal([]byte(strings.TrimPrefix(read(b.t, b.hooks().Path()), jsontext.BOM)), &all); err != nil {
 		b.t.Fatal(err)
 	}
+
 	got := map[string][]string{}
 	for event, groups := range all.Hooks {
 		for _, g := range groups {
@@ -159,6 +175,7 @@ func (b box) hooksIn() map[string][]string {
 			}
 		}
 	}
+
 	return got
 }
 
@@ -170,6 +187,7 @@ func TestInstallFromNothing(t *testing.T) {
 	if info, err := os.Stat(b.hooks().Path()); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("new file: %v, %v, want mode 0600", info, err)
 	}
+
 	b.uninstall("hooks.json remove, config.toml remove")
 	if _, err := os.Stat(b.home); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the folder that install made is still there: %v", err)
@@ -193,16 +211,19 @@ func TestUninstallAfterOthersWrote(t *testing.T) {
 	if got, want := read(t, b.configPath()), strings.Replace(usersConfig, "gpt-5.1", "gpt-6", 1)+mine; got != want {
 		t.Errorf("config: got %q, want %q", got, want)
 	}
+
 	// A trust that the person gave in the program goes with the hooks that it was for.
 	b.install("hooks.json change")
 	grants, err := b.grants([]byte(read(t, b.hooks().Path())))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	person, _, err := trusted([]byte(read(t, b.configPath())), grants)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	before := read(t, b.configPath())
 	write(t, b.configPath(), string(person))
 	b.uninstall("hooks.json restore, config.toml change")
@@ -220,6 +241,7 @@ func TestInstallUpgrade(t *testing.T) {
 	if got := b.hooksIn()["Stop"][1]; got != "exec '/old place/belay-hook' --socket '/s p/x.sock' codex Stop" {
 		t.Errorf("got %s", got)
 	}
+
 	changes, err = b.Trust(agent.Paths{Hook: "/old place/belay-hook", Socket: "/s p/x.sock"}, false)
 	b.do("trust", changes, err, "config.toml create")
 	changes, err = b.Install(b.t.Context(), agent.Paths{Hook: hookPath}, false)
@@ -227,13 +249,23 @@ func TestInstallUpgrade(t *testing.T) {
 	if got := changes[0].Detail; !strings.Contains(got, "/hooks") || !strings.Contains(got, "--trust") {
 		t.Errorf("detail %q, want how to trust", got)
 	}
+
 	b.trust("config.toml change")
 	if n := strings.Count(read(t, b.configPath()), "trusted_hash"); n != len(hookEvents()) {
 		t.Errorf("%d hashes, want %d", n, len(hookEvents()))
 	}
-	if changes, err = b.Install(b.t.Context(), agent.Paths{Hook: hookPath}, false); strings.Contains(changes[0].Detail, "--trust") {
+
+	if changes, err = b.Install(
+		b.t.Context(),
+		agent.Paths{Hook: hookPath},
+		false,
+	); strings.Contains(
+		changes[0].Detail,
+		"--trust",
+	) {
 		t.Errorf("detail %q, %v: trust is given", changes[0].Detail, err)
 	}
+
 	b.uninstall("hooks.json restore, config.toml remove")
 	if got := read(t, b.hooks().Path()); got != usersHooks {
 		t.Errorf("got %q, want %q", got, usersHooks)
@@ -261,13 +293,16 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("%s: error %v, want %v", tt.name, err, tt.want)
 			}
 		}
+
 		if got := read(t, b.hooks().Path()); got != tt.hooks {
 			t.Errorf("%s: file is now %q", tt.name, got)
 		}
 	}
+
 	for name, config := range map[string]string{
-		"no TOML": "model = \n", "state in one line": "[hooks]\nstate = {}\n", "hooks in one line": "hooks = {state = {x = 1}}\n",
-		"dotted keys": "hooks.state.\"x\".trusted_hash = \"y\"\n",
+		"no TOML": "model = \n", "state in one line": "[hooks]\nstate = {}\n",
+		"hooks in one line": "hooks = {state = {x = 1}}\n",
+		"dotted keys":       "hooks.state.\"x\".trusted_hash = \"y\"\n",
 	} {
 		b := newBox(t)
 		b.install("hooks.json create")
@@ -279,14 +314,17 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s: config is now %q", name, got)
 		}
 	}
+
 	b := newBox(t)
 	if _, err := b.Trust(agent.Paths{Hook: hookPath}, false); !errors.Is(err, ErrNotInstalled) {
 		t.Errorf("trust before install: %v, want %v", err, ErrNotInstalled)
 	}
+
 	b.install("hooks.json create")
 	if _, err := b.Trust(agent.Paths{Hook: "/elsewhere/belay-hook"}, false); !errors.Is(err, ErrNotInstalled) {
 		t.Errorf("trust in other hooks than are installed: %v, want %v", err, ErrNotInstalled)
 	}
+
 	none := &Agent{fsys: vfs.OS{}}
 	if _, err := none.Install(t.Context(), agent.Paths{Hook: hookPath}, false); !errors.Is(err, agent.ErrNoHome) {
 		t.Errorf("no home: error %v, want %v", err, agent.ErrNoHome)
@@ -301,6 +339,7 @@ func TestDryRunsWriteNothing(t *testing.T) {
 	if _, err := os.Stat(b.home); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("home was made: %v", err)
 	}
+
 	b.install("hooks.json create")
 	before := stamps(t, filepath.Dir(b.home))
 	changes, err = b.Trust(agent.Paths{Hook: hookPath}, true)
@@ -312,8 +351,8 @@ func TestDryRunsWriteNothing(t *testing.T) {
 	}
 }
 
-// TestFaultAtEveryOperation: whatever fails, each file is the old or the new one, the error is told, and the way back is
-// open.
+// TestFaultAtEveryOperation: whatever fails, each file is the old or the new one, the error is told, and the way back
+// is open.
 func TestFaultAtEveryOperation(t *testing.T) {
 	for _, what := range []string{"install", "trust", "uninstall"} {
 		for k := 0; ; k++ {
@@ -323,9 +362,11 @@ func TestFaultAtEveryOperation(t *testing.T) {
 			before := withoutTimes(stamps(t, b.home))
 			p := agent.Paths{Hook: hookPath}
 			step := map[string]func() ([]agent.Change, error){
-				"install": func() ([]agent.Change, error) { return b.Install(b.t.Context(), p, false) }, "trust": func() ([]agent.Change, error) { return b.Trust(p, false) },
+				"install":   func() ([]agent.Change, error) { return b.Install(b.t.Context(), p, false) },
+				"trust":     func() ([]agent.Change, error) { return b.Trust(p, false) },
 				"uninstall": func() ([]agent.Change, error) { return b.Uninstall(p, false) },
 			}
+
 			for _, s := range []string{"install", "trust"} {
 				if s == what {
 					break
@@ -334,14 +375,19 @@ func TestFaultAtEveryOperation(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			fault := vfstest.NewFault(quickFS{}, k, syscall.ENOSPC)
 			b.fsys = fault
 			_, err := step[what]()
-			// Closing a file that was only read cannot lose anything; what Codex trusts already is only asked for a hint.
-			harmless := strings.HasPrefix(fault.Op(), "close") && !strings.HasSuffix(fault.Op(), vfs.TempSuffix) || what == "install" && strings.Contains(fault.Op(), "config.toml")
+
+			// Closing a file that was only read cannot lose anything; what Codex trusts already is only asked for a
+			// hint.
+			harmless := strings.HasPrefix(fault.Op(), "close") && !strings.HasSuffix(fault.Op(), vfs.TempSuffix) ||
+				what == "install" && strings.Contains(fault.Op(), "config.toml")
 			if fault.Fired() && !harmless && !errors.Is(err, syscall.ENOSPC) {
 				t.Errorf("%s, operation %d (%s): error %v", what, k, fault.Op(), err)
 			}
+
 			b.fsys = quickFS{}
 			if _, err := b.Uninstall(p, false); err != nil {
 				t.Errorf("%s, operation %d (%s): uninstall later: %v", what, k, fault.Op(), err)
@@ -362,10 +408,14 @@ func TestTrustHashes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, e := range hookEvents() {
 		was, _ := state["/home/u/.codex/hooks.json:"+trustKey(e.Name)+":0:0"].(map[string]any)
 		h := `{"type":"command","command":"$HOME/hooklog.sh ` + e.Name + `"}`
-		if got := trustHash(e, settings.Handler{Text: []byte(h), GroupText: []byte(`{"hooks":[` + h + `]}`)}); got != was[hashKey] {
+		if got := trustHash(
+			e,
+			settings.Handler{Text: []byte(h), GroupText: []byte(`{"hooks":[` + h + `]}`)},
+		); got != was[hashKey] {
 			t.Errorf("%s: got %s, want %v", e.Name, got, was[hashKey])
 		}
 	}
@@ -437,6 +487,7 @@ func TestCheck(t *testing.T) {
 		if _, err := b.Trust(p, false); err != nil {
 			t.Fatal(err)
 		}
+
 		tt.breaks(b)
 		found := strings.Join(b.Check(b.t.Context(), p), "\n")
 		if tt.want == "" && found != "" || !strings.Contains(found, tt.want) {
@@ -459,6 +510,7 @@ func TestPresent(t *testing.T) {
 	if v, ok := b.Present(); ok {
 		t.Errorf("empty machine: present, version %q", v)
 	}
+
 	b.install("hooks.json create")
 	if v, ok := b.Present(); !ok || v != "" {
 		t.Errorf("home alone: %q %v, want present without version", v, ok)
@@ -471,9 +523,14 @@ func TestHomeOfTheEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(os.Mkdir(filepath.Join(dir, "real"), 0o755), os.Symlink("real", filepath.Join(dir, ".codex"))); err != nil {
+
+	if err := errors.Join(
+		os.Mkdir(filepath.Join(dir, "real"), 0o755),
+		os.Symlink("real", filepath.Join(dir, ".codex")),
+	); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, tt := range []struct{ env, want string }{{filepath.Join(dir, ".codex"), "real"}, {"", ".codex"}, {"relative", ".codex"}} {
 		if got := New(agenttest.Host(dir, "CODEX_HOME="+tt.env)).home; got != filepath.Join(dir, tt.want) {
 			t.Errorf("CODEX_HOME=%q: home %s, want %s", tt.env, got, tt.want)

@@ -22,9 +22,9 @@ const (
 	locateHeads = 5000 // heads that one query reads at most, the newest files'
 )
 
-// locate finds main rollouts below home, newest first. Names only say which files are rollouts, and of which thread where
-// the query asks for one; whose a file is, its first record says, and the name only where that does not. A compressed file
-// is told under its plain name: that is the one that hooks give, and the reader finds the other.
+// locate finds main rollouts below home, newest first. Names only say which files are rollouts, and of which thread
+// where the query asks for one; whose a file is, its first record says, and the name only where that does not. A
+// compressed file is told under its plain name: that is the one that hooks give, and the reader finds the other.
 func locate(ctx context.Context, home string, q agent.Query) ([]agent.Found, error) {
 	files, err := rollouts(home, q.Session)
 	if err != nil {
@@ -36,6 +36,7 @@ func locate(ctx context.Context, home string, q agent.Query) ([]agent.Found, err
 	if len(files) > locateHeads {
 		files = files[:locateHeads]
 	}
+
 	var found []agent.Found
 	seen := map[string]bool{} // a thread whose person went back has several rollouts, the newest of which goes on
 	want := payload.RealPath(q.Workspace)
@@ -43,6 +44,7 @@ func locate(ctx context.Context, home string, q agent.Query) ([]agent.Found, err
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
+
 		own, err := ownerOf(f.path)
 		if err != nil || own.child {
 			continue // gone meanwhile or not ours to read; or a sub-agent's
@@ -53,20 +55,24 @@ func locate(ctx context.Context, home string, q agent.Query) ([]agent.Found, err
 		if seen[own.session] {
 			continue
 		}
+
 		workspace := workspaceOf(own.cwd)
 		if q.Session != "" && own.session != q.Session || q.Workspace != "" && workspace != want {
 			continue
 		}
+
 		seen[own.session] = own.session != ""
 		found = append(found, agent.Found{
 			Source:    agent.Source{Path: strings.TrimSuffix(f.path, packed), Session: own.session},
 			Workspace: workspace,
 			Changed:   f.changed,
 		})
+
 		if len(found) == q.Most {
 			break
 		}
 	}
+
 	return found, nil
 }
 
@@ -76,8 +82,8 @@ type namedFile struct {
 }
 
 // rollouts lists the files that are named like rollouts, newest first: of one thread, or all. A file or folder that
-// cannot be looked at is passed over: others may be what is asked for. Where a plain and a compressed file stand side by
-// side the plain one counts.
+// cannot be looked at is passed over: others may be what is asked for. Where a plain and a compressed file stand side
+// by side the plain one counts.
 func rollouts(home, session string) ([]namedFile, error) {
 	var files []namedFile
 	plain := map[string]bool{}
@@ -90,26 +96,32 @@ func rollouts(home, session string) ([]namedFile, error) {
 				}
 				return nil
 			}
+
 			thread := threadOfName(path)
 			if d.IsDir() || thread == "" || session != "" && thread != session {
 				return nil
 			}
+
 			info, err := os.Stat(path) // a link to a file is one
 			if err != nil || !info.Mode().IsRegular() {
 				return nil
 			}
+
 			files = append(files, namedFile{path, info.ModTime()})
 			plain[path] = true
 			return nil
 		})
+
 		if err != nil {
 			return nil, err
 		}
 	}
+
 	files = slices.DeleteFunc(files, func(f namedFile) bool {
 		bare, cut := strings.CutSuffix(f.path, packed)
 		return cut && plain[bare]
 	})
+
 	slices.SortStableFunc(files, func(a, b namedFile) int {
 		return cmp.Or(b.changed.Compare(a.changed), cmp.Compare(a.path, b.path))
 	})
@@ -127,6 +139,7 @@ func (*Agent) Recognise(head []byte) agent.Score {
 		// The file may go on behind head: what came before that is what counts.
 		head, _ = io.ReadAll(io.LimitReader(z, 64<<10))
 	}
+
 	first, _, _ := bytes.Cut(bytes.TrimLeft(head, "\xef\xbb\xbf \t\r\n\x00"), []byte("\n"))
 	wrapped := bytes.Contains(first, []byte(`"payload"`)) && bytes.Contains(first, []byte(`"session_meta"`))
 	bare := bytes.Contains(first, []byte(`"instructions"`)) && bytes.Contains(head, []byte(`"record_type":"state"`))

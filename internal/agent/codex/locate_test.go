@@ -24,9 +24,16 @@ func TestLocate(t *testing.T) {
 		}
 		return path
 	}
+
 	id := func(n int) string { return fmt.Sprintf("01999999-0000-7000-8000-%012d", n) }
 	put(nameOf(id(1)), meta(id(1), "/p"))
-	child := fmt.Sprintf(`{"id":%q,"session_id":%q,"parent_thread_id":%q,"cwd":"/p","source":{"subagent":{}}}`, id(2), id(1), id(1))
+	child := fmt.Sprintf(
+		`{"id":%q,"session_id":%q,"parent_thread_id":%q,"cwd":"/p","source":{"subagent":{}}}`,
+		id(2),
+		id(1),
+		id(1),
+	)
+
 	put(nameOf(id(2)), rec("session_meta", child))
 	zst := put(nameOf(id(3)), meta(id(3), "/p"))
 	pack(t, zst)
@@ -56,11 +63,18 @@ func TestLocate(t *testing.T) {
 		for _, f := range found {
 			got = append(got, f.Path)
 		}
+
 		if err != nil || fmt.Sprint(got) != fmt.Sprint(tt.want) {
 			t.Errorf("%s: got %v, %v\nwant %v", tt.name, got, err, tt.want)
 		}
 	}
-	if found, err := locate(context.Background(), filepath.Join(home, "none"), agent.Query{}); err != nil || len(found) > 0 {
+
+	if found, err := locate(
+		context.Background(),
+		filepath.Join(home, "none"),
+		agent.Query{},
+	); err != nil ||
+		len(found) > 0 {
 		t.Errorf("no home: got %v, %v, want nothing", found, err)
 	}
 }
@@ -70,8 +84,13 @@ func TestV06NewDayFolders(t *testing.T) {
 	home := t.TempDir()
 	for i := range 200 {
 		id := fmt.Sprintf("01999999-0000-7000-8000-%012d", i)
-		write(t, filepath.Join(home, "sessions", fmt.Sprint(2000+i), "01", "02", "rollout-2026-01-02T00-00-00-"+id+".jsonl"), meta(id, "/p"))
+		write(
+			t,
+			filepath.Join(home, "sessions", fmt.Sprint(2000+i), "01", "02", "rollout-2026-01-02T00-00-00-"+id+".jsonl"),
+			meta(id, "/p"),
+		)
 	}
+
 	found, err := locate(context.Background(), home, agent.Query{Most: 1000})
 	if err != nil || len(found) != 200 {
 		t.Errorf("got %d sessions, %v, want 200", len(found), err)
@@ -90,7 +109,10 @@ func TestRecognise(t *testing.T) {
 			}
 		}
 	}
-	for _, text := range []string{"", "{}", `{"type":"user","sessionId":"x","message":{"content":"session_meta payload"}}`, `{"type":"session","version":3,"id":"x"}`} {
+	for _, text := range []string{
+		"", "{}", `{"type":"user","sessionId":"x","message":{"content":"session_meta payload"}}`,
+		`{"type":"session","version":3,"id":"x"}`,
+	} {
 		if New(agent.Host{}).Recognise([]byte(text)) != agent.NotMine {
 			t.Errorf("%s is taken for a rollout", text)
 		}

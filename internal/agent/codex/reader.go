@@ -33,6 +33,7 @@ func openTranscript(src agent.Source) checkpoint.Transcript {
 			}
 		}
 	}
+
 	return lines.NewSourceReader(c, f)
 }
 

@@ -17,8 +17,12 @@ import (
 // TestWhatRecordsMean: one line each, and what it tells.
 func TestWhatRecordsMean(t *testing.T) {
 	call := func(name, args string) string {
-		return rec("response_item", fmt.Sprintf(`{"type":"function_call","call_id":"c","name":%q,"arguments":%q}`, name, args))
+		return rec(
+			"response_item",
+			fmt.Sprintf(`{"type":"function_call","call_id":"c","name":%q,"arguments":%q}`, name, args),
+		)
 	}
+
 	result := func(output string) string {
 		return rec("response_item", `{"type":"function_call_output","call_id":"c","output":`+output+`}`)
 	}
@@ -80,14 +84,19 @@ func TestWhatRecordsMean(t *testing.T) {
 func TestSecretsAreRemoved(t *testing.T) {
 	const secret = "ghp_" + "0123456789abcdefghijABCDEFGHIJ012345"
 	r, _ := rolloutOf(t, meta(threadOne, "/p")+says("a", "user", "user.text", "my token is "+secret)+
-		rec("response_item", `{"type":"function_call","call_id":"c","name":"exec_command","arguments":"{\"cmd\":\"curl -H 'Authorization: Bearer `+secret+`'\"}"}`)+
+		rec(
+			"response_item",
+			`{"type":"function_call","call_id":"c","name":"exec_command","arguments":"{\"cmd\":\"curl -H 'Authorization: Bearer `+secret+`'\"}"}`,
+		)+
 		rec("response_item", `{"type":"function_call_output","call_id":"c","output":"`+secret+`"}`))
+
 	if got := marshal(all(t, r, "", whole).Entries); strings.Contains(got, secret) {
 		t.Errorf("the secret is in %s", got)
 	}
 }
 
-// TestTurns: steering words belong to the turn that runs; each turn has its id, its workspace and model where they change.
+// TestTurns: steering words belong to the turn that runs; each turn has its id, its workspace and model where they
+// change.
 func TestTurns(t *testing.T) {
 	r, _ := rolloutOf(t, meta(threadOne, "/p")+
 		event(`{"type":"task_started","turn_id":"t1"}`)+
@@ -97,11 +106,22 @@ func TestTurns(t *testing.T) {
 		event(`{"type":"task_complete","turn_id":"t1"}`)+
 		rec("turn_context", `{"turn_id":"t2","cwd":"/q","model":"m1"}`)+
 		event(`{"type":"user_message","message":"two"}`))
+
 	var got []string
 	for _, e := range all(t, r, "", whole).Entries {
 		got = append(got, strings.TrimSpace(fmt.Sprintf("%s %s %s %s%s", e.Kind, e.Turn, e.Text, e.Workspace, e.Model)))
 	}
-	want := []string{"meta   /p", "meta   m1", "user t1 one", "user t1 and also", "turn-end t1", "meta   /q", "user t2 two"}
+
+	want := []string{
+		"meta   /p",
+		"meta   m1",
+		"user t1 one",
+		"user t1 and also",
+		"turn-end t1",
+		"meta   /q",
+		"user t2 two",
+	}
+
 	if strings.Join(got, "|") != strings.Join(want, "|") {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -115,7 +135,21 @@ func TestCompactionTakesItsSummaryBack(t *testing.T) {
 		{"answer of a turn that ended", event(`{"type":"task_complete"}`), "The sum.", "assistant The sum.\nturn-end\ncompaction The sum."},
 		{"remote compaction", "", "", "assistant The sum.\ncompaction"},
 	} {
-		r, _ := rolloutOf(t, meta(threadOne, "/p")+says("m", "assistant", "unknown", "The sum.")+tt.between+rec("compacted", `{"message":"`+tt.message+`"}`))
+		r, _ := rolloutOf(
+			t,
+			meta(
+				threadOne,
+				"/p",
+			)+says(
+				"m",
+				"assistant",
+				"unknown",
+				"The sum.",
+			)+tt.between+rec(
+				"compacted",
+				`{"message":"`+tt.message+`"}`,
+			),
+		)
 		if got := brief(all(t, r, "", whole).Entries); got != tt.want {
 			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
 		}
@@ -126,13 +160,25 @@ func TestCompactionTakesItsSummaryBack(t *testing.T) {
 func TestRolledBackTurns(t *testing.T) {
 	text := meta(threadOne, "/p")
 	for i := 1; i <= 4; i++ {
-		text += says(fmt.Sprintf("u%d", i), "user", "user.text", "ask") + says(fmt.Sprintf("a%d", i), "assistant", "unknown", "answer")
+		text += says(
+			fmt.Sprintf("u%d", i),
+			"user",
+			"user.text",
+			"ask",
+		) + says(
+			fmt.Sprintf("a%d", i),
+			"assistant",
+			"unknown",
+			"answer",
+		)
 	}
+
 	r, path := rolloutOf(t, text+event(`{"type":"thread_rolled_back","num_turns":1}`))
 	b := all(t, r, "", whole)
 	if got := brief(b.Entries[len(b.Entries)-2:]); got != "retract a4\nretract u4" {
 		t.Errorf("one turn: got %q", got)
 	}
+
 	write(t, path, read(t, path)+event(`{"type":"thread_rolled_back","num_turns":2}`))
 	later := all(t, open(t, path), b.Cursor, whole)
 	if got := brief(later.Entries); !strings.HasSuffix(got, "retract a3\nretract u3\nretract a2\nretract u2") {
@@ -140,11 +186,17 @@ func TestRolledBackTurns(t *testing.T) {
 	}
 }
 
-// TestS04FileOfAnotherThread: what another thread's file tells is marked as that thread's. A sub-agent's file belongs to
-// the child.
+// TestS04FileOfAnotherThread: what another thread's file tells is marked as that thread's. A sub-agent's file belongs
+// to the child.
 func TestS04FileOfAnotherThread(t *testing.T) {
 	path := filepath.Join(t.TempDir(), nameOf(threadTwo))
-	child := fmt.Sprintf(`{"id":%q,"session_id":%q,"parent_thread_id":%q,"cwd":"/p","source":{"subagent":{}}}`, threadTwo, threadOne, threadOne)
+	child := fmt.Sprintf(
+		`{"id":%q,"session_id":%q,"parent_thread_id":%q,"cwd":"/p","source":{"subagent":{}}}`,
+		threadTwo,
+		threadOne,
+		threadOne,
+	)
+
 	write(t, path, rec("session_meta", child)+says("m", "user", "user.text", "task"))
 	for _, tt := range []struct {
 		src  agent.Source
@@ -154,7 +206,8 @@ func TestS04FileOfAnotherThread(t *testing.T) {
 		{agent.Source{Session: threadOne, Child: threadTwo}, "user task"},
 		{agent.Source{Session: threadTwo}, "user task"},
 		{agent.Source{}, "user task"},
-		{agent.Source{Session: strings.TrimSuffix(filepath.Base(nameOf(threadTwo)), ".jsonl")}, "user task"}, // named by its file alone
+		// named by its file alone
+		{agent.Source{Session: strings.TrimSuffix(filepath.Base(nameOf(threadTwo)), ".jsonl")}, "user task"},
 	} {
 		tt.src.Path = path
 		r := openTranscript(tt.src)
@@ -167,10 +220,24 @@ func TestS04FileOfAnotherThread(t *testing.T) {
 	}
 }
 
-// TestF08CompressedAfterAWeek: nothing is new, nothing is an error, nothing is changed; when the plain file is back only
-// what was added comes.
+// TestF08CompressedAfterAWeek: nothing is new, nothing is an error, nothing is changed; when the plain file is back
+// only what was added comes.
 func TestF08CompressedAfterAWeek(t *testing.T) {
-	text := meta(threadOne, "/p") + says("u1", "user", "user.text", "ask") + says("a1", "assistant", "unknown", "answer")
+	text := meta(
+		threadOne,
+		"/p",
+	) + says(
+		"u1",
+		"user",
+		"user.text",
+		"ask",
+	) + says(
+		"a1",
+		"assistant",
+		"unknown",
+		"answer",
+	)
+
 	r, path := rolloutOf(t, text)
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
@@ -189,9 +256,11 @@ func TestF08CompressedAfterAWeek(t *testing.T) {
 			t.Errorf("%s: a copy stays behind while it is read: %v %v", name, left, err)
 		}
 	}
+
 	if err := os.Remove(path + packed); err != nil {
 		t.Fatal(err)
 	}
+
 	write(t, path, text+says("u2", "user", "user.text", "more"))
 	if got := brief(all(t, r, before.Cursor, whole).Entries); got != "user more" {
 		t.Errorf("plain again: got %q, want the new words alone", got)
@@ -223,10 +292,12 @@ func TestMissingAndDamagedFiles(t *testing.T) {
 	if b, err := gone.Read(context.Background(), "x", whole); !errors.Is(err, fs.ErrNotExist) || b.Cursor != "x" {
 		t.Errorf("no file: got %v, cursor %q, want %v and the same cursor", err, b.Cursor, fs.ErrNotExist)
 	}
+
 	text := meta(threadOne, "/p")
 	for i := range 3000 {
 		text += says(fmt.Sprintf("m%d", i), "assistant", "unknown", fmt.Sprintf("answer %d %x", i, i*i*7919))
 	}
+
 	r, path := rolloutOf(t, text)
 	pack(t, path)
 	half := read(t, path+packed)
@@ -237,7 +308,8 @@ func TestMissingAndDamagedFiles(t *testing.T) {
 	}
 }
 
-// TestT13OtherVersionsRecords: a missing ordinal, an unknown type and a wrong one reject nothing; a bad line costs itself.
+// TestT13OtherVersionsRecords: a missing ordinal, an unknown type and a wrong one reject nothing; a bad line costs
+// itself.
 func TestT13OtherVersionsRecords(t *testing.T) {
 	r, _ := rolloutOf(t, meta(threadOne, "/p")+
 		`{"timestamp":"x","ordinal":1,"type":"event_msg","payload":{"type":"user_message","message":"with ordinal"}}`+"\n"+
@@ -246,10 +318,14 @@ func TestT13OtherVersionsRecords(t *testing.T) {
 		"rubbish\n"+
 		`{"timestamp":"y","type":"response_item","payl`+strings.TrimSuffix(says("m", "assistant", "unknown", "glued"), "\n")+"\n"+
 		`{"timestamp":"y","type":"world_state"}`+strings.TrimSuffix(says("n", "assistant", "unknown", "also glued"), "\n")+"\n")
+
 	b := all(t, r, "", whole)
-	if got, want := brief(b.Entries), "user with ordinal\nuser odd ordinal\nuser no ordinal\nassistant glued\nassistant also glued"; got != want {
+	if got, want := brief(
+		b.Entries,
+	), "user with ordinal\nuser odd ordinal\nuser no ordinal\nassistant glued\nassistant also glued"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
+
 	if b.Losses.BadLines != 3 || b.Losses.Rescued != 2 {
 		t.Errorf("losses %+v, want 3 bad lines and 2 rescued records", b.Losses)
 	}
@@ -265,25 +341,41 @@ func TestRewrittenFile(t *testing.T) {
 	if got, want := brief(b.Entries), "reset\nuser other"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
+
 	read1, read2 := all(t, open(t, path), "", whole), all(t, open(t, path), "", whole)
 	if marshal(read1) != marshal(read2) || read1.Losses.Repeats != 1 {
 		t.Errorf("two readers: %s and %s, want the same and one repeat", marshal(read1), marshal(read2))
 	}
 }
 
-// TestFirstSight: of a large file the first prompt, the workspace and the newest part come, at the same cost for any size.
+// TestFirstSight: of a large file the first prompt, the workspace and the newest part come, at the same cost for any
+// size.
 func TestFirstSight(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(meta(threadOne, "/p") + says("u0", "user", "user.text", "the first prompt"))
 	for i := 1; i < 4000; i++ {
 		b.WriteString(rec("world_state", `{"x":"`+strings.Repeat("y", 1000)+`"}`))
-		b.WriteString(says(fmt.Sprintf("u%d", i), "user", "user.text", fmt.Sprintf("prompt %d", i)) + says(fmt.Sprintf("a%d", i), "assistant", "unknown", "answer"))
+		b.WriteString(
+			says(
+				fmt.Sprintf("u%d", i),
+				"user",
+				"user.text",
+				fmt.Sprintf("prompt %d", i),
+			) + says(
+				fmt.Sprintf("a%d", i),
+				"assistant",
+				"unknown",
+				"answer",
+			),
+		)
 	}
+
 	for _, compressed := range []bool{false, true} {
 		r, path := rolloutOf(t, b.String())
 		if compressed {
 			pack(t, path)
 		}
+
 		got := all(t, r, "", checkpoint.ReadOptions{})
 		var prompts []string
 		workspace := ""
@@ -293,8 +385,18 @@ func TestFirstSight(t *testing.T) {
 			}
 			workspace += e.Workspace
 		}
-		if !got.First || got.Skipped == 0 || workspace != "/p" || len(prompts) != 21 || prompts[0] != "the first prompt" || prompts[20] != "prompt 3999" {
-			t.Errorf("compressed %v: first %v, skipped %d, workspace %q, prompts %q; want the first and the newest 20", compressed, got.First, got.Skipped, workspace, prompts)
+
+		if !got.First || got.Skipped == 0 || workspace != "/p" || len(prompts) != 21 ||
+			prompts[0] != "the first prompt" ||
+			prompts[20] != "prompt 3999" {
+			t.Errorf(
+				"compressed %v: first %v, skipped %d, workspace %q, prompts %q; want the first and the newest 20",
+				compressed,
+				got.First,
+				got.Skipped,
+				workspace,
+				prompts,
+			)
 		}
 	}
 }

@@ -83,12 +83,14 @@ func (c *content) UnmarshalJSON(b []byte) error {
 		*c = content{{Type: "text", Text: text}}
 		return nil
 	}
+
 	var list []item
 	if len(b) > 0 && b[0] == '[' {
 		if err := lines.Decode(b, &list); err != nil {
 			return err
 		}
 	}
+
 	*c = list
 	return nil
 }
@@ -109,6 +111,7 @@ func decodeLine(data []byte) (line, error) {
 	if err := lines.Decode(data, &l); err != nil {
 		return l, err
 	}
+
 	switch l.Type {
 	case "message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output",
 		"local_shell_call":
@@ -116,6 +119,7 @@ func decodeLine(data []byte) (line, error) {
 		l.Type = "bare_item"
 		return l, err
 	}
+
 	return l, nil
 }
 
@@ -126,10 +130,12 @@ func matters(b []byte) bool {
 	if n == 0 || b[0] != '{' || b[n-1] != '}' {
 		return true // broken: to be counted, or rescued
 	}
+
 	m := typesOf().FindSubmatch(b[:min(n, 256)])
 	if m == nil || !dull[string(m[1])] && !dull[string(m[2])] {
 		return true
 	}
+
 	return bytes.Contains(b[1:], []byte(`{"timestamp":"`)) // another record is glued to it
 }
 

@@ -46,11 +46,13 @@ func threadOfName(path string) string {
 func places(path string) []string {
 	path = strings.TrimSuffix(path, packed)
 	list := []string{path, path + packed}
+
 	// <home>/sessions/2026/11/30/<name>
 	if dir := filepath.Dir(filepath.Dir(filepath.Dir(filepath.Dir(path)))); filepath.Base(dir) == "sessions" {
 		archived := filepath.Join(filepath.Dir(dir), "archived_sessions", filepath.Base(path))
 		list = append(list, archived, archived+packed)
 	}
+
 	return list
 }
 
@@ -81,11 +83,14 @@ func (r *rollout) open(ctx context.Context) (*lines.File, error) {
 		if r.file != nil && at == r.at && (!strings.HasSuffix(at, packed) || unchanged(info, r.info)) {
 			return r.file, nil
 		}
+
 		return r.turnTo(ctx, at, info)
 	}
+
 	if r.file == nil {
 		return nil, fmt.Errorf("open %s: %w", r.path, fs.ErrNotExist)
 	}
+
 	return r.file, nil
 }
 
@@ -97,6 +102,7 @@ func (r *rollout) turnTo(ctx context.Context, at string, info fs.FileInfo) (*lin
 	if err := r.close(); err != nil {
 		return nil, err
 	}
+
 	from := at
 	if strings.HasSuffix(at, packed) {
 		var err error
@@ -104,6 +110,7 @@ func (r *rollout) turnTo(ctx context.Context, at string, info fs.FileInfo) (*lin
 			return nil, errors.Join(fmt.Errorf("unpack %s: %w", at, err), r.close())
 		}
 	}
+
 	r.at, r.info, r.file = at, info, lines.Open(from)
 	return r.file, nil
 }
@@ -114,10 +121,12 @@ func (r *rollout) unpack(ctx context.Context, at string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	defer in.Close() // read only
 	if r.copy, err = os.CreateTemp("", "belay-rollout-*"); err != nil {
 		return "", err
 	}
+
 	r.named = r.copy.Name()
 	path := r.named
 	if runtime.GOOS == "linux" {
@@ -126,16 +135,19 @@ func (r *rollout) unpack(ctx context.Context, at string) (string, error) {
 		}
 		r.named, path = "", fmt.Sprintf("/proc/self/fd/%d", r.copy.Fd())
 	}
+
 	z, err := decoder(in)
 	if err != nil {
 		return "", err
 	}
+
 	defer z.Close()
 	buf := make([]byte, 256<<10)
 	for size := 0; ; {
 		if err := ctx.Err(); err != nil {
 			return "", err
 		}
+
 		n, err := z.Read(buf)
 		if size += n; size > maxUnpacked {
 			return "", ErrTooLarge
@@ -143,6 +155,7 @@ func (r *rollout) unpack(ctx context.Context, at string) (string, error) {
 		if _, err := r.copy.Write(buf[:n]); err != nil {
 			return "", err
 		}
+
 		switch {
 		case err == io.EOF:
 			return path, nil
@@ -169,6 +182,7 @@ func (r *rollout) close() error {
 	if r.named != "" {
 		errs = append(errs, os.Remove(r.named))
 	}
+
 	*r = rollout{path: r.path}
 	return errors.Join(errs...)
 }
@@ -197,6 +211,7 @@ func ownerOf(path string) (owner, error) {
 	if err != nil || first == nil {
 		return owner{}, err
 	}
+
 	var rec struct {
 		ID      string `json:"id"` // of the oldest files, whose first line has no wrapper
 		Type    string `json:"type"`
@@ -215,9 +230,11 @@ func ownerOf(path string) (owner, error) {
 			} `json:"history_base"`
 		} `json:"payload"`
 	}
+
 	if lines.Decode(first, &rec) != nil {
 		return owner{}, nil
 	}
+
 	p := rec.Payload
 	own := owner{thread: p.ID, session: p.SessionID, cwd: p.Cwd, base: p.Base.ID, baseEnd: max(p.Base.End, 0)}
 	if rec.Type == "" {
@@ -225,11 +242,13 @@ func ownerOf(path string) (owner, error) {
 	} else if rec.Type != "session_meta" {
 		return owner{}, nil
 	}
+
 	own.child = p.Source.Subagent != nil || p.Thread == "subagent" || p.Parent != "" && p.SessionID != "" &&
 		p.SessionID != p.ID
 	if own.session == "" || !own.child {
 		own.session = own.thread
 	}
+
 	return own, nil
 }
 
@@ -243,19 +262,23 @@ func firstLine(path string) (first []byte, err error) {
 		})
 		return first, err
 	}
+
 	f, _, err := lines.OpenRegular(path)
 	if err != nil {
 		return nil, err
 	}
+
 	defer f.Close() // read only
 	z, err := decoder(f)
 	if err != nil {
 		return nil, err
 	}
+
 	defer z.Close()
 	head, err := io.ReadAll(io.LimitReader(z, maxHead))
 	if i := strings.IndexByte(string(head), '\n'); i >= 0 {
 		return head[:i], nil
 	}
+
 	return nil, err
 }

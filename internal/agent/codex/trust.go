@@ -43,6 +43,7 @@ func (a *Agent) grants(hooks []byte) ([]grant, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		for _, h := range found {
 			list = append(list, grant{
 				key:  fmt.Sprintf("%s:%s:%d:%d", a.hooks().Path(), trustKey(e.Name), h.Group, h.Index),
@@ -50,6 +51,7 @@ func (a *Agent) grants(hooks []byte) ([]grant, error) {
 			})
 		}
 	}
+
 	return list, nil
 }
 
@@ -67,6 +69,7 @@ func trustHash(e settings.Event, h settings.Handler) string {
 	var matcher struct {
 		Matcher *string `json:"matcher"`
 	}
+
 	// Both are JSON objects, or they would be no hooks of belay's.
 	_ = json.Unmarshal(h.Text, &set)
 	_ = json.Unmarshal(h.GroupText, &matcher)
@@ -76,10 +79,12 @@ func trustHash(e settings.Event, h settings.Handler) string {
 	if _, ok := set["timeout"]; !ok {
 		set["timeout"] = int(e.Budget.Seconds())
 	}
+
 	form := map[string]any{"event_name": trustKey(e.Name), "hooks": []any{set}}
 	if matcher.Matcher != nil {
 		form["matcher"] = *matcher.Matcher
 	}
+
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text) // sorts keys
 	enc.SetEscapeHTML(false)
@@ -98,6 +103,7 @@ func (a *Agent) Trust(p agent.Paths, dryRun bool) ([]agent.Change, error) {
 	if next, err := a.hooks().Merge(hooks.Text, p); err != nil || !bytes.Equal(next, hooks.Text) {
 		return nil, fmt.Errorf("trust hooks in %s: %w", hooks.Path, errors.Join(ErrNotInstalled, err))
 	}
+
 	grants, err := a.grants(hooks.Text)
 	if err != nil {
 		return nil, fmt.Errorf("trust hooks in %s: %w", hooks.Path, err)
@@ -107,6 +113,7 @@ func (a *Agent) Trust(p agent.Paths, dryRun bool) ([]agent.Change, error) {
 	if err != nil {
 		return nil, fmt.Errorf("trust hooks: %w", err)
 	}
+
 	next, bare, err := trusted(f.Text, grants)
 	var c agent.Change
 	if err == nil {
@@ -115,6 +122,7 @@ func (a *Agent) Trust(p agent.Paths, dryRun bool) ([]agent.Change, error) {
 	if err != nil {
 		return nil, fmt.Errorf("trust hooks in %s: %w", f.Path, err)
 	}
+
 	return []agent.Change{c}, nil
 }
 
@@ -124,6 +132,7 @@ func (a *Agent) untrusted(hooks []byte) []string {
 	if err != nil {
 		return nil
 	}
+
 	// A config that is not there or cannot be read trusts nothing.
 	f, _ := a.readConfig()
 	state, _ := stateOf(f.Text)
@@ -134,6 +143,7 @@ func (a *Agent) untrusted(hooks []byte) []string {
 			names = append(names, strings.TrimPrefix(g.key, a.hooks().Path()+":"))
 		}
 	}
+
 	return names
 }
 
@@ -143,18 +153,22 @@ func (a *Agent) undoTrust() (settings.Undo, error) {
 	if err != nil {
 		return settings.Undo{}, err
 	}
+
 	hooks, err := a.hooks().Read()
 	if err != nil {
 		return settings.Undo{}, err
 	}
+
 	grants, err := a.grants(hooks.Text)
 	if err != nil {
 		return settings.Undo{}, err
 	}
+
 	bare, err := distrusted(f.Text, grants)
 	if err != nil {
 		return settings.Undo{}, err
 	}
+
 	return a.hooks().Files().Undo(f, bare, jsontext.JSON.Blank(bare))
 }
 
@@ -179,6 +193,7 @@ func trusted(text []byte, grants []grant) (next, bare []byte, err error) {
 	if bare, err = distrusted(text, grants); err != nil {
 		return nil, nil, err
 	}
+
 	state, err := stateOf(text)
 	if err != nil {
 		return nil, nil, err
@@ -186,6 +201,7 @@ func trusted(text []byte, grants []grant) (next, bare []byte, err error) {
 	if inLine(text) {
 		return nil, nil, fmt.Errorf("%w: hooks.state is no table on lines of its own", ErrBadConfig)
 	}
+
 	next = text
 	for _, g := range grants {
 		if t, _ := state[g.key].(map[string]any); t[hashKey] == g.hash {
@@ -193,6 +209,7 @@ func trusted(text []byte, grants []grant) (next, bare []byte, err error) {
 		}
 		next = addGrant(dropHash(next, g.key), g)
 	}
+
 	return next, bare, sameBut(text, next, grants, true)
 }
 
@@ -216,6 +233,7 @@ func inLine(text []byte) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -234,19 +252,23 @@ func sameBut(old, next []byte, grants []grant, there bool) error {
 	if err != nil {
 		return err
 	}
+
 	is, err := decodeTOML(next)
 	if err != nil {
 		return err
 	}
+
 	for _, g := range grants {
 		take(was, g.key)
 		if hash := take(is, g.key); there && hash != g.hash || !there && hash != nil {
 			return fmt.Errorf("%w: it holds trust in a form of its own", ErrBadConfig)
 		}
 	}
+
 	if !reflect.DeepEqual(was, is) {
 		return fmt.Errorf("%w: more than trust would change", ErrBadConfig)
 	}
+
 	return nil
 }
 
@@ -266,6 +288,7 @@ func take(all map[string]any, key string) any {
 	if len(hooks) == 0 {
 		delete(all, "hooks")
 	}
+
 	return hash
 }
 
@@ -282,6 +305,7 @@ func findTable(text []byte, key string) (table, bool) {
 		if end == at {
 			end = len(text)
 		}
+
 		if line := strings.TrimSpace(string(text[at:end])); strings.HasPrefix(line, "[") {
 			if found {
 				t.end = at
@@ -291,8 +315,10 @@ func findTable(text []byte, key string) (table, bool) {
 				t = table{start: at, body: end}
 			}
 		}
+
 		at = end
 	}
+
 	t.end = len(text)
 	return t, found
 }
@@ -305,6 +331,7 @@ func isHeader(line, key string) bool {
 	if _, err := toml.Decode(line, &all); err != nil {
 		return false
 	}
+
 	hooks, _ := all["hooks"].(map[string]any)
 	state, _ := hooks["state"].(map[string]any)
 	_, ok := state[key]
@@ -317,6 +344,7 @@ func dropHash(text []byte, key string) []byte {
 	if !ok {
 		return text
 	}
+
 	rest, last := false, t.body
 	var from, to int // of the hash's line
 	for at := t.body; at < t.end; {
@@ -324,25 +352,30 @@ func dropHash(text []byte, key string) []byte {
 		if end == at {
 			end = t.end
 		}
+
 		line := strings.TrimSpace(string(text[at:end]))
 		if word, _, _ := strings.Cut(line, "="); strings.TrimSpace(word) == hashKey {
 			from, to, last = at, end, end
 		} else if line != "" && !strings.HasPrefix(line, "#") {
 			rest = true
 		}
+
 		at = end
 	}
+
 	switch {
 	case rest && to == 0:
 		return text
 	case rest:
 		return jsontext.Splice(text, from, to, "")
 	}
+
 	start := t.start
 	before := bytes.TrimSuffix(bytes.TrimSuffix(text[:start], []byte("\n")), []byte("\r"))
 	if start > 0 && (len(before) == 0 || before[len(before)-1] == '\n') {
 		start = len(before)
 	}
+
 	return jsontext.Splice(text, start, last, "")
 }
 
@@ -352,10 +385,12 @@ func addGrant(text []byte, g grant) []byte {
 	if bytes.Contains(text, []byte("\r\n")) {
 		eol = "\r\n"
 	}
+
 	line := hashKey + " = " + quoted(g.hash) + eol
 	if t, ok := findTable(text, g.key); ok {
 		return jsontext.Splice(text, t.body, t.body, line)
 	}
+
 	out := bytes.Clone(text)
 	if len(out) > 0 && out[len(out)-1] != '\n' {
 		out = append(out, eol...)
@@ -363,6 +398,7 @@ func addGrant(text []byte, g grant) []byte {
 	if len(out) > 0 {
 		out = append(out, eol...)
 	}
+
 	return append(out, "[hooks.state."+quoted(g.key)+"]"+eol+line...)
 }
 
@@ -380,6 +416,7 @@ func quoted(s string) string {
 			b.WriteRune(r)
 		}
 	}
+
 	b.WriteByte('"')
 	return b.String()
 }

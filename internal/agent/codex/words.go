@@ -43,6 +43,7 @@ func toolInput(name string, args []byte) string {
 		Command string `json:"command"`
 		Input   string `json:"input"`
 	}
+
 	if name == "apply_patch" && lines.Decode(args, &one) == nil {
 		if one.Command == "" {
 			one.Command = one.Input
@@ -51,11 +52,14 @@ func toolInput(name string, args []byte) string {
 			return patchInput(one.Command)
 		}
 	}
+
 	var compact bytes.Buffer
+
 	// Of a huge value only the ends are kept, and it is not read once more for a space.
 	if len(args) > 1<<20 || json.Compact(&compact, args) != nil {
 		return words(string(args), checkpoint.CutTool)
 	}
+
 	return words(compact.String(), checkpoint.CutTool)
 }
 
@@ -67,9 +71,11 @@ func patchInput(patch string) string {
 		Command string `json:"command"`
 		Path    string `json:"path,omitempty"`
 	}{Command: words(patch, checkpoint.CutTool/2)}
+
 	if m := patchFile().FindStringSubmatch(patch[:min(len(patch), checkpoint.CutTool)]); m != nil {
 		in.Path = words(m[1], maxPath)
 	}
+
 	b, _ := json.Marshal(in) // two strings always encode
 	return redact.Cut(string(b), checkpoint.CutTool)
 }
@@ -79,10 +85,12 @@ func toolOutput(raw json.RawMessage) string {
 	if len(raw) == 0 || string(raw) == "null" {
 		return ""
 	}
+
 	var s string
 	if raw[0] == '"' && json.Unmarshal(raw, &s) == nil {
 		return words(s, checkpoint.CutTool)
 	}
+
 	var list []item
 	if raw[0] == '[' && lines.Decode(raw, &list) == nil && len(list) > 0 {
 		var parts []string
@@ -94,8 +102,10 @@ func toolOutput(raw json.RawMessage) string {
 				parts = append(parts, "["+it.Type+"]")
 			}
 		}
+
 		return words(strings.Join(parts, "\n"), checkpoint.CutTool)
 	}
+
 	return words(string(raw), checkpoint.CutTool)
 }
 

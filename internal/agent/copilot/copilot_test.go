@@ -32,6 +32,7 @@ func read(t testing.TB, path string, opt checkpoint.ReadOptions) checkpoint.Batc
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return b
 }
 
@@ -45,11 +46,14 @@ func show(list []checkpoint.Entry) []string {
 				s += " " + v
 			}
 		}
+
 		if e.Failed {
 			s += " failed"
 		}
+
 		out = append(out, s)
 	}
+
 	return out
 }
 
@@ -71,10 +75,16 @@ func TestGolden(t *testing.T) {
 	if want := time.Date(2026, 7, 12, 12, 59, 9, 0, time.UTC); !b.Entries[5].At.Equal(want) {
 		t.Errorf("the answer is of %v, want %v", b.Entries[5].At, want)
 	}
+
 	state := checkpoint.NewState(checkpoint.NewKey(name, "", session, ""))
 	state.Apply(checkpoint.Event{Seq: 1, Key: state.Key, Kind: checkpoint.EventEntries, Entries: b.Entries})
 	if state.Rounds != 1 || len(state.InDoubt()) != 0 || state.InTurn() {
-		t.Errorf("%d rounds, %d in doubt, in turn %v; want 1, 0, false", state.Rounds, len(state.InDoubt()), state.InTurn())
+		t.Errorf(
+			"%d rounds, %d in doubt, in turn %v; want 1, 0, false",
+			state.Rounds,
+			len(state.InDoubt()),
+			state.InTurn(),
+		)
 	}
 }
 
@@ -98,13 +108,29 @@ func TestRecords(t *testing.T) {
 	} {
 		fmt.Fprintf(&b, `{%s,"id":"r%d"}`+"\n", r, i)
 	}
+
 	path := filepath.Join(t.TempDir(), eventsFile)
 	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	got := read(t, path, checkpoint.ReadOptions{Whole: true})
-	same(t, "records", show(got.Entries), []string{"user go another", "own another", "assistant I start. another", "call c1 task another",
-		"assistant of the sub-agent c1 another", "result c1 no such file another failed", "compaction what was another", "interrupt another"})
+	same(
+		t,
+		"records",
+		show(got.Entries),
+		[]string{
+			"user go another",
+			"own another",
+			"assistant I start. another",
+			"call c1 task another",
+			"assistant of the sub-agent c1 another",
+			"result c1 no such file another failed",
+			"compaction what was another",
+			"interrupt another",
+		},
+	)
+
 	if got.Losses.BadLines != 0 {
 		t.Errorf("%d bad lines, want none: kinds that are not known are no fault", got.Losses.BadLines)
 	}
@@ -116,10 +142,12 @@ func payloads(t testing.TB) (list []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer file.Close() // read only
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		list = append(list, lines.Text())
 	}
+
 	return list
 }
 
@@ -134,25 +162,45 @@ func TestDecode(t *testing.T) {
 		{"preCompact", list[3], "compacting"},
 		{"preToolUse", list[3], ""},
 	} {
-		in, err := New(agenttest.Host("/home/user")).Decode(t.Context(), agent.Hook{Event: c.event, Payload: []byte(c.payload)})
+		in, err := New(
+			agenttest.Host("/home/user"),
+		).Decode(
+			t.Context(),
+			agent.Hook{Event: c.event, Payload: []byte(c.payload)},
+		)
+
 		if err != nil {
 			t.Errorf("%s: %v", c.payload, err)
 			continue
 		}
+
 		got := ""
 		for _, e := range in.Events {
-			if e.Key.Session != session || e.Workspace != "/home/user/project" || e.Transcript != "/home/user/.copilot/session-state/"+session+"/events.jsonl" {
+			if e.Key.Session != session || e.Workspace != "/home/user/project" ||
+				e.Transcript != "/home/user/.copilot/session-state/"+session+"/events.jsonl" {
 				t.Errorf("%s: %+v; want that session, workspace and transcript", c.payload, e)
 			}
 			words := []string{string(e.Kind), e.Text, e.Source, e.Reason}
 			got = strings.Join(slices.DeleteFunc(words, func(s string) bool { return s == "" }), " ")
 		}
+
 		if got != c.want || (in.Ask == agent.AskStart) != (c.event == "sessionStart") {
 			t.Errorf("%s %s: %q, ask %v; want %q", c.event, c.payload, got, in.Ask, c.want)
 		}
 	}
-	for payload, want := range map[string]error{"": payload.ErrNoObject, "null": payload.ErrNoObject, `{"cwd":"/x"}`: ErrNoSession} {
-		if _, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Event: "agentStop", Payload: []byte(payload)}); !errors.Is(err, want) {
+
+	for payload, want := range map[string]error{
+		"": payload.ErrNoObject, "null": payload.ErrNoObject, `{"cwd":"/x"}`: ErrNoSession,
+	} {
+		if _, err := New(
+			agent.Host{},
+		).Decode(
+			t.Context(),
+			agent.Hook{Event: "agentStop", Payload: []byte(payload)},
+		); !errors.Is(
+			err,
+			want,
+		) {
 			t.Errorf("%q: %v, want %v", payload, err, want)
 		}
 	}
@@ -168,13 +216,16 @@ func TestPromptBeforeStart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		e := in.Events[0]
 		if state == nil {
 			state = checkpoint.NewState(e.Key)
 		}
+
 		e.Seq, e.At, e.Proc = uint64(i+1), time.Unix(int64(i), 0), proc
 		state.Apply(e)
 	}
+
 	if state.Rounds != 1 || state.Deaths != 0 {
 		t.Errorf("%d rounds, %d deaths; want 1 and 0", state.Rounds, state.Deaths)
 	}
@@ -198,18 +249,21 @@ func TestLocate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	path := filepath.Join(home, ".copilot/session-state", session, eventsFile)
 	for file, data := range map[string][]byte{path: text, filepath.Join(home, ".copilot/session-state/other", eventsFile): []byte("{}\n")} {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, data, 0o400)); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	for q, want := range map[agent.Query]int{{}: 1, {Session: session}: 1, {Workspace: "/home/user/project"}: 1, {Workspace: "/home/user"}: 0, {Session: "absent"}: 0} {
 		found, err := New(agenttest.Host(home)).Locate(context.Background(), q)
 		if err != nil || len(found) != want {
 			t.Errorf("%+v: %v %v, want %d", q, found, err, want)
 		}
-		if len(found) > 0 && (found[0].Path != path || found[0].Session != session || found[0].Workspace != "/home/user/project") {
+		if len(found) > 0 &&
+			(found[0].Path != path || found[0].Session != session || found[0].Workspace != "/home/user/project") {
 			t.Errorf("%+v: %+v", q, found[0])
 		}
 	}
@@ -220,6 +274,7 @@ func TestRecognise(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for head, want := range map[string]bool{string(text): true, `{"type":"session","version":3}`: false, "": false} {
 		if got := New(agent.Host{}).Recognise([]byte(head)) == agent.Mine; got != want {
 			t.Errorf("%.80q: %v, want %v", head, got, want)
@@ -232,18 +287,23 @@ func FuzzLine(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	for l := range strings.Lines(string(data)) {
 		f.Add([]byte(l))
 	}
+
 	f.Fuzz(func(t *testing.T, data []byte) {
 		New(agent.Host{}).Recognise(data)
 		if len(data) == 0 {
 			return
 		}
+
 		said := format(session)
 		said.Learn(lines.NewSeen(2), lines.Line{Data: data})
 		for _, e := range said.Entries(t.Context(), state{}, lines.Line{Data: data}) {
-			if len(e.Text) > checkpoint.CutText || len(e.Input) > checkpoint.CutTool || len(e.Output) > checkpoint.CutTool || len(e.ID) > 300 {
+			if len(e.Text) > checkpoint.CutText || len(e.Input) > checkpoint.CutTool ||
+				len(e.Output) > checkpoint.CutTool ||
+				len(e.ID) > 300 {
 				t.Errorf("an entry over its bounds: %+v", e)
 			}
 		}

@@ -24,9 +24,11 @@ func fact(data []byte) (repair.Fact, bool) {
 		record
 		Parent string `json:"parentId"`
 	}
+
 	if lines.Decode(data, &rec) != nil {
 		return repair.Fact{}, false
 	}
+
 	f := repair.Fact{Key: rec.ID, Node: rec.ID, Parent: rec.Parent, Header: rec.Type == "session.start"}
 	switch rec.Type {
 	case "user.message":
@@ -36,11 +38,13 @@ func fact(data []byte) (repair.Fact, bool) {
 		for _, t := range rec.Data.Requests {
 			f.Calls = append(f.Calls, repair.Call{ID: t.Call, Name: t.Name})
 		}
+
 	case "tool.execution_start":
 		f.Calls = []repair.Call{{ID: rec.Data.Call, Name: rec.Data.Tool}}
 	case "tool.execution_complete":
 		f.Results = []repair.Result{{Call: rec.Data.Call}}
 	}
+
 	return f, true
 }
 

@@ -16,31 +16,36 @@ import (
 // ErrNoSession is returned for an event that belay knows, in a payload that names no session.
 var ErrNoSession = errors.New("payload names no session")
 
-// Decode maps one hook call to events: the command line names the event, as the payload does not. An event that belay does not
-// know means nothing; a known one without a session is ErrNoSession; a payload that is no JSON object is an error, unless it
-// was cut and something of it stands whole.
+// Decode maps one hook call to events: the command line names the event, as the payload does not. An event that belay
+// does not know means nothing; a known one without a session is ErrNoSession; a payload that is no JSON object is an
+// error, unless it was cut and something of it stands whole.
 func (a *Agent) Decode(_ context.Context, h agent.Hook) (agent.Incoming, error) {
 	p, err := payload.ParsePayload(h.Payload, h.Cut)
 	if err != nil {
 		return agent.Incoming{}, fmt.Errorf("decode %s %s payload: %w", name, h.Event, err)
 	}
+
 	e, known := meaning(h.Event, p)
 	if !known {
 		return agent.Incoming{}, nil
 	}
+
 	session := ident(p, "sessionId")
 	if session == "" {
 		return agent.Incoming{}, fmt.Errorf("decode %s %s payload: %w", name, h.Event, ErrNoSession)
 	}
+
 	e.Workspace = payload.RealPath(p.Path("cwd"))
 	e.Key = checkpoint.NewKey(name, "", session, e.Workspace)
 	if e.Transcript = p.Path("transcriptPath"); e.Transcript == "" && a.home != "" && checkpoint.IsUUID(session) {
 		e.Transcript = filepath.Join(a.sessions(), session, eventsFile)
 	}
+
 	in := agent.Incoming{Events: []checkpoint.Event{e}}
 	if e.Kind == checkpoint.EventStart {
 		in.Ask = agent.AskStart
 	}
+
 	return in, nil
 }
 
@@ -55,6 +60,7 @@ func meaning(event string, p payload.Payload) (e checkpoint.Event, known bool) {
 		if e.Source == "new" {
 			e.Source = "startup"
 		}
+
 	case "userPromptSubmitted":
 		e.Kind = checkpoint.EventPrompt
 		e.Text, _ = wholefile.Words(p.Text("prompt"))

@@ -27,6 +27,7 @@ func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error
 	if q.Most <= 0 {
 		q.Most = locateMost
 	}
+
 	files := a.files()
 	want := payload.RealPath(q.Workspace)
 	var found []agent.Found
@@ -34,15 +35,18 @@ func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
+
 		session, workspace := headOf(f.Path)
 		if session == "" || q.Session != "" && session != q.Session || q.Workspace != "" && workspace != want {
 			continue
 		}
+
 		f.Session, f.Workspace = session, workspace
 		if found = append(found, f); len(found) == q.Most {
 			break
 		}
 	}
+
 	return found, nil
 }
 
@@ -51,10 +55,12 @@ func (a *Agent) files() []agent.Found {
 	if a.home == "" {
 		return nil
 	}
+
 	dirs, err := os.ReadDir(a.sessions())
 	if err != nil {
 		return nil // not there, or not for us
 	}
+
 	var list []agent.Found
 	for _, d := range dirs {
 		path := filepath.Join(a.sessions(), d.Name(), eventsFile)
@@ -62,6 +68,7 @@ func (a *Agent) files() []agent.Found {
 			list = append(list, agent.Found{Source: agent.Source{Path: path}, Changed: info.ModTime()})
 		}
 	}
+
 	slices.SortStableFunc(list, func(x, y agent.Found) int {
 		return cmp.Or(y.Changed.Compare(x.Changed), cmp.Compare(x.Path, y.Path))
 	})
@@ -72,6 +79,7 @@ func (a *Agent) files() []agent.Found {
 func headOf(path string) (session, workspace string) {
 	file := lines.Open(path)
 	defer file.Close() // read only
+
 	// What cannot be read says nothing of itself.
 	_, _ = file.Read(lines.Pos{}, lines.Options{Max: locateHead, Final: true}, func(l lines.Line) bool {
 		var rec record
@@ -80,5 +88,6 @@ func headOf(path string) (session, workspace string) {
 		}
 		return false
 	})
+
 	return session, workspace
 }

@@ -80,10 +80,12 @@ func format(asked string) lines.Format[state] {
 			if rec.ID != "" && !p.Once(rec.ID) || rec.Ephemeral {
 				return nil
 			}
+
 			for _, e := range p.State.entries(rec, asked) {
 				e.At, e.Session, e.Child = lines.Time(rec.Timestamp), p.State.Session, wholefile.Ident(rec.Data.Within)
 				p.Add(e)
 			}
+
 			return nil
 		},
 	}
@@ -101,6 +103,7 @@ func (k *known) entries(rec record, asked string) []checkpoint.Entry {
 		if work := payload.RealPath(d.Context.Path("cwd")); work != "" {
 			return one(checkpoint.Entry{ID: id, Kind: checkpoint.EntryMeta, Workspace: work})
 		}
+
 	case "user.message":
 		list := wholefile.Said(id, "", time.Time{}, d.Content)
 		_, markers := wholefile.Words(d.Transformed)
@@ -108,6 +111,7 @@ func (k *known) entries(rec record, asked string) []checkpoint.Entry {
 			list = append(list, checkpoint.Entry{ID: m, Kind: checkpoint.EntryOwn})
 		}
 		return list
+
 	case "assistant.message":
 		return k.answer(id, d)
 	case "tool.execution_start":
@@ -116,11 +120,13 @@ func (k *known) entries(rec record, asked string) []checkpoint.Entry {
 		if d.Call != "" {
 			return one(d.result())
 		}
+
 	case "assistant.turn_end":
 		// The program counts each answer of the model's as a turn; a round ends with the one that asks for nothing.
 		if !k.Asked && d.Within == "" {
 			return one(checkpoint.Entry{ID: id, Kind: checkpoint.EntryTurnEnd})
 		}
+
 	case "abort":
 		return one(checkpoint.Entry{ID: id, Kind: checkpoint.EntryInterrupt})
 	case "session.compaction_complete":
@@ -129,6 +135,7 @@ func (k *known) entries(rec record, asked string) []checkpoint.Entry {
 			return one(checkpoint.Entry{ID: id, Kind: checkpoint.EntryCompaction, Text: text})
 		}
 	}
+
 	return nil
 }
 
@@ -137,14 +144,17 @@ func (k *known) answer(id string, d data) []checkpoint.Entry {
 	if d.Within == "" {
 		k.Asked = len(d.Requests) > 0
 	}
+
 	var list []checkpoint.Entry
 	text, _ := wholefile.Words(d.Content)
 	if text != "" {
 		list = append(list, checkpoint.Entry{ID: id, Kind: checkpoint.EntryAssistant, Text: text})
 	}
+
 	for _, r := range d.Requests {
 		list = append(list, call(r.Call, r.Name, r.Args)...)
 	}
+
 	return list
 }
 
@@ -170,5 +180,7 @@ func (d data) result() checkpoint.Entry {
 // Recognise knows a session's file by its first record.
 func (*Agent) Recognise(head []byte) agent.Score {
 	first, _, _ := bytes.Cut(head, []byte("\n"))
-	return agent.MineIf(bytes.Contains(first, []byte(`"session.start"`)) && bytes.Contains(first, []byte(`"copilotVersion"`)))
+	return agent.MineIf(
+		bytes.Contains(first, []byte(`"session.start"`)) && bytes.Contains(first, []byte(`"copilotVersion"`)),
+	)
 }

@@ -23,11 +23,13 @@ func alike(tool string, input json.RawMessage) uint64 {
 	if json.Unmarshal(input, &args) != nil {
 		return checkpoint.Hash(tool + "\x00" + string(input))
 	}
+
 	for _, key := range []string{"command", "file_path", "path", "target_file"} {
 		if text, ok := args[key].(string); ok && kinds[tool] != "" {
 			return checkpoint.Hash(kinds[tool] + "\x00" + strings.TrimSpace(text))
 		}
 	}
+
 	sorted, _ := json.Marshal(args) // what was read as JSON always encodes
 	return checkpoint.Hash(tool + "\x00" + string(sorted))
 }

@@ -47,6 +47,7 @@ func TestCallsCountOnce(t *testing.T) {
 		head + `"postToolUseFailure","tool_name":"Write","tool_input":{"file_path":"/home/user/project/a.txt"},"error_message":"no such text","tool_use_id":"call_2\nctc_2"}`,
 		head + `"stop","status":"completed"}`,
 	}
+
 	file := read(t, handmade, "", checkpoint.ReadOptions{Whole: true}).Entries
 	for _, c := range []struct{ name, order, want string }{ // h: the next hook, f: the next entry of the file
 		{"hooks first", "hhhhhh fffffff", "1 rounds, read done, write failed"},
@@ -71,16 +72,20 @@ func TestCallsCountOnce(t *testing.T) {
 				}
 				e, hook = in.Events[0], hook[1:]
 			}
+
 			if e.At = now; next == 'h' && len(entry) == 0 {
 				e.At = time.Unix(999_000, 0)
 			}
+
 			e.Seq, e.Key = s.Seq+1, s.Key
 			s.Apply(e)
 		}
+
 		got := fmt.Sprintf("%d rounds", s.Rounds)
 		for _, call := range s.Calls {
 			got += ", " + kinds[strings.ToLower(call.Name)] + " " + string(call.State)
 		}
+
 		if got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}

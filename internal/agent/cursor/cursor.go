@@ -70,6 +70,7 @@ func hookEvents() []settings.Event {
 	} {
 		list = append(list, settings.Event{Name: event, Timeout: budget, Waits: event == "sessionStart"})
 	}
+
 	return list
 }
 

@@ -31,6 +31,7 @@ func read(t testing.TB, path string, from checkpoint.Cursor, opt checkpoint.Read
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return b
 }
 
@@ -42,22 +43,27 @@ func show(list []checkpoint.Entry) []string {
 		if e.Op != checkpoint.Upsert {
 			s = string(e.Op)
 		}
+
 		if e.Call != "" {
 			if !slices.Contains(calls, e.Call) {
 				calls = append(calls, e.Call)
 			}
 			s += fmt.Sprint(" #", slices.Index(calls, e.Call)+1)
 		}
+
 		for _, v := range []string{e.Name, e.Input, e.Output, e.Text} {
 			if v != "" {
 				s += " " + v
 			}
 		}
+
 		if e.MadeUp {
 			s += " (unknown)"
 		}
+
 		out = append(out, s)
 	}
+
 	return out
 }
 
@@ -80,8 +86,8 @@ func TestGolden(t *testing.T) {
 	})
 }
 
-// TestCalls: a call is open while it is the newest thing, ended when the model goes on, and in doubt when a person does; and
-// its name is the same for each reader, from wherever it reads.
+// TestCalls: a call is open while it is the newest thing, ended when the model goes on, and in doubt when a person
+// does; and its name is the same for each reader, from wherever it reads.
 func TestCalls(t *testing.T) {
 	const (
 		ask   = `{"role":"user","message":{"content":[{"type":"text","text":"deploy"}]}}` + "\n"
@@ -89,6 +95,7 @@ func TestCalls(t *testing.T) {
 		done  = `{"role":"assistant","message":{"content":"Deployed."}}` + "\n"
 		again = `{"role":"user","message":{"content":"<user_query>go on</user_query>"}}` + "\n"
 	)
+
 	open := []string{"user deploy", `call #1 Shell {"command":"a"}`, `call #2 Shell {"command":"b"}`}
 	for _, c := range []struct {
 		rest string
@@ -102,16 +109,25 @@ func TestCalls(t *testing.T) {
 		if err := os.WriteFile(path, []byte(ask+two), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		first := read(t, path, "", checkpoint.ReadOptions{})
 		if err := os.WriteFile(path, []byte(ask+two+c.rest), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		rest := read(t, path, first.Cursor, checkpoint.ReadOptions{})
-		same(t, "in two reads", show(append(slices.Clone(first.Entries), rest.Entries...)), append(slices.Clone(open), c.want...))
+		same(
+			t,
+			"in two reads",
+			show(append(slices.Clone(first.Entries), rest.Entries...)),
+			append(slices.Clone(open), c.want...),
+		)
+
 		whole := read(t, path, "", checkpoint.ReadOptions{Whole: true})
 		if both := append(first.Entries, rest.Entries...); !slices.Equal(both, whole.Entries) {
 			t.Errorf("%q: in two reads %v, at once %v", c.rest, both, whole.Entries)
 		}
+
 		state := checkpoint.NewState(checkpoint.NewKey(name, "", session, ""))
 		state.Apply(checkpoint.Event{Seq: 1, Key: state.Key, Kind: checkpoint.EventEntries, Entries: whole.Entries})
 		state.Apply(checkpoint.Event{Seq: 2, Key: state.Key, Kind: checkpoint.EventExit})
@@ -127,10 +143,12 @@ func payloads(t testing.TB) (list []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer file.Close() // read only
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		list = append(list, lines.Text())
 	}
+
 	return list
 }
 
@@ -153,22 +171,32 @@ func TestDecode(t *testing.T) {
 		{other("sessionEnd", `,"reason":"user_close"`), "end user_close"},
 		{other("afterAgentThought", `,"text":"hm"`), ""},
 	} {
-		in, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Event: "from the command line", Payload: []byte(c.payload)})
+		in, err := New(
+			agent.Host{},
+		).Decode(
+			t.Context(),
+			agent.Hook{Event: "from the command line", Payload: []byte(c.payload)},
+		)
+
 		if err != nil {
 			t.Errorf("%s: %v", c.payload, err)
 			continue
 		}
+
 		got := ""
 		for _, e := range in.Events {
-			if e.Key.Session != session || e.Workspace != "/home/user/project" || strings.Contains(fmt.Sprintf("%+v", e), "example.com") {
+			if e.Key.Session != session || e.Workspace != "/home/user/project" ||
+				strings.Contains(fmt.Sprintf("%+v", e), "example.com") {
 				t.Errorf("%s: %+v; want that session and workspace, and no mail address", c.payload, e)
 			}
+
 			words := []string{string(e.Kind), e.Call, e.Name, e.Input, e.Output, e.Text, e.Reason, string(e.Outcome)}
 			got = strings.Join(slices.DeleteFunc(words, func(s string) bool { return s == "" }), " ")
 			if e.Failed {
 				got += " failed"
 			}
 		}
+
 		if in.Ask == agent.AskStart {
 			got += " ask=1"
 		}
@@ -176,12 +204,31 @@ func TestDecode(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.payload, got, c.want)
 		}
 	}
-	for payload, want := range map[string]error{"": payload.ErrNoObject, "[]": payload.ErrNoObject, `{"a":`: payload.ErrNoObject, `{"hook_event_name":"stop"}`: ErrNoSession} {
-		if _, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Event: "stop", Payload: []byte(payload)}); !errors.Is(err, want) {
+
+	for payload, want := range map[string]error{
+		"": payload.ErrNoObject, "[]": payload.ErrNoObject, `{"a":`: payload.ErrNoObject,
+		`{"hook_event_name":"stop"}`: ErrNoSession,
+	} {
+		if _, err := New(
+			agent.Host{},
+		).Decode(
+			t.Context(),
+			agent.Hook{Event: "stop", Payload: []byte(payload)},
+		); !errors.Is(
+			err,
+			want,
+		) {
 			t.Errorf("%q: %v, want %v", payload, err, want)
 		}
 	}
-	cut, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Payload: []byte(list[1][:len(list[1])-100]), Cut: true})
+
+	cut, err := New(
+		agent.Host{},
+	).Decode(
+		t.Context(),
+		agent.Hook{Payload: []byte(list[1][:len(list[1])-100]), Cut: true},
+	)
+
 	if err != nil || len(cut.Events) != 1 || cut.Events[0].Name != "Write" {
 		t.Errorf("a payload that was cut: %+v, %v; want what stands whole in it", cut, err)
 	}
@@ -199,14 +246,15 @@ func TestReply(t *testing.T) {
 	}
 }
 
-// TestLocate finds a session by id and by workspace, in both places, and takes no other workspace whose folder has the same
-// name. The hooks of the command line, which name no transcript, find it too.
+// TestLocate finds a session by id and by workspace, in both places, and takes no other workspace whose folder has the
+// same name. The hooks of the command line, which name no transcript, find it too.
 func TestLocate(t *testing.T) {
 	home := t.TempDir()
 	text, err := os.ReadFile(handmade)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	const second = "d0000000-0000-4000-8000-000000000002"
 	dir := filepath.Join(home, ".cursor/projects/home-user-project/agent-transcripts")
 	flat, nested := filepath.Join(dir, session+".jsonl"), filepath.Join(dir, second, second+".jsonl")
@@ -219,6 +267,7 @@ func TestLocate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	for _, c := range []struct {
 		q    agent.Query
 		want []string
@@ -234,11 +283,13 @@ func TestLocate(t *testing.T) {
 		for _, f := range found {
 			got = append(got, f.Path)
 		}
+
 		slices.Sort(got)
 		if err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%+v: %v %v, want %v", c.q, got, err, c.want)
 		}
 	}
+
 	in, err := New(agenttest.Host(home)).Decode(t.Context(), agent.Hook{Payload: []byte(payloads(t)[0])})
 	if err != nil || in.Events[0].Transcript != flat {
 		t.Errorf("a hook without a path: %+v %v, want %s", in, err, flat)
@@ -250,6 +301,7 @@ func TestRecognise(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for head, want := range map[string]bool{
 		string(text):       true,
 		string(text[:120]): true, // a part of the file, from its beginning
@@ -269,25 +321,30 @@ func FuzzLine(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	for l := range strings.Lines(string(data)) {
 		f.Add([]byte(l))
 	}
+
 	path := filepath.Join(f.TempDir(), "t.jsonl")
 	f.Fuzz(func(t *testing.T, data []byte) {
 		New(agent.Host{}).Recognise(data)
 		if len(data) == 0 {
 			return
 		}
+
 		twice := slices.Concat(data, []byte("\n"), data, []byte("\n")) // the second closes what the first left open
 		if err := os.WriteFile(path, twice, 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		r := lines.NewReader(path, format)
 		defer r.Close()
 		b, err := r.Read(t.Context(), "", checkpoint.ReadOptions{Whole: true})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, e := range b.Entries {
 			if len(e.Text) > checkpoint.CutText || len(e.Input) > checkpoint.CutTool || len(e.ID) > 300 {
 				t.Errorf("an entry over its bounds: %+v", e)

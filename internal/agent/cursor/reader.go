@@ -70,6 +70,7 @@ func (c *content) UnmarshalJSON(b []byte) error {
 		*c = list
 		return err
 	}
+
 	*c = nil
 	return nil
 }
@@ -90,6 +91,7 @@ func entries(_ context.Context, p *lines.Page[state], r lines.Record) error {
 	if err := lines.Decode(r.Data, &rec); err != nil {
 		return err
 	}
+
 	id := "l" + strconv.FormatInt(r.Off, 36) + "." + strconv.FormatUint(checkpoint.Hash(string(r.Data)), 36)
 	switch rec.Role {
 	case "user":
@@ -99,6 +101,7 @@ func entries(_ context.Context, p *lines.Page[state], r lines.Record) error {
 		p.Add(p.State.end(false)...)
 		p.Add(p.State.answer(id, rec.Message.Content)...)
 	}
+
 	return nil
 }
 
@@ -111,6 +114,7 @@ func (p *pending) end(unknown bool) []checkpoint.Entry {
 		list = append(list, checkpoint.Entry{ID: "end:" + call, Kind: checkpoint.EntryResult, Call: call,
 			MadeUp: unknown})
 	}
+
 	*p = pending{}
 	return list
 }
@@ -124,20 +128,24 @@ func (p *pending) answer(id string, c content) []checkpoint.Entry {
 	for _, m := range markers {
 		list = append(list, checkpoint.Entry{ID: m, Kind: checkpoint.EntryOwn})
 	}
+
 	if text != "" {
 		list = append(list, checkpoint.Entry{ID: id, Kind: checkpoint.EntryAssistant, Text: text})
 	}
+
 	p.Record = id
 	for _, b := range c {
 		if b.Type != "tool_use" || p.Calls == maxCalls {
 			continue
 		}
+
 		call := callID(id, p.Calls)
 		p.Calls++
 		list = append(list, checkpoint.Entry{ID: call, Kind: checkpoint.EntryCall, Call: call,
 			Name: wholefile.Ident(b.Name), Input: wholefile.ToolText(b.Input),
 			Alike: alike(b.Name, b.Input)})
 	}
+
 	return list
 }
 
@@ -150,6 +158,7 @@ func asked(s string) string {
 		}
 		return rest
 	}
+
 	return s
 }
 
@@ -160,10 +169,12 @@ func (*Agent) Recognise(head []byte) agent.Score {
 	if len(first) == 0 || first[0] != '{' {
 		return agent.NotMine
 	}
+
 	members := jsontext.Read(first, 0).Items
 	if len(members) != 2 || members[0].Key != "role" || members[1].Key != "message" {
 		return agent.NotMine
 	}
+
 	message := first[members[1].Value:]
 	return agent.MineIf(bytes.HasPrefix(message, []byte("{")) && bytes.Contains(message, []byte(`"content"`)))
 }

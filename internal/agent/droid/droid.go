@@ -1,13 +1,15 @@
 // Package droid knows Factory's Droid: hook payloads, its settings, and the .jsonl files of its sessions.
 //
 // It promises:
-//   - The transcript is only read. Words, calls and results count under the ids that the file gives them; what Droid tells the
-//     model in a person's name, what its hooks printed, and records that belay does not know are no words of anybody's.
+//   - The transcript is only read. Words, calls and results count under the ids that the file gives them; what Droid
+//     tells the model in a person's name, what its hooks printed, and records that belay does not know are no words of
+//     anybody's.
 //   - A sub-agent has a session of its own, which names the one that started it: it is told nothing, and is not listed.
-//   - Belay's hooks stand where Droid reads them: hooks.json, when it names an event, hides what settings.json says of it.
+//   - Belay's hooks stand where Droid reads them: hooks.json, when it names an event, hides what settings.json says of
+//     it.
 //
-// Tool calls are known from the file alone: its records have the calls' ids and the hooks' payloads have none. A run without a
-// terminal (droid exec) has no hook for prompts: they too come from the file.
+// Tool calls are known from the file alone: its records have the calls' ids and the hooks' payloads have none. A run
+// without a terminal (droid exec) has no hook for prompts: they too come from the file.
 //
 // What it does not do: a sub-agent's calls are not told in its caller's brief.
 package droid

@@ -30,6 +30,7 @@ func read(t testing.TB, path, session string) checkpoint.Batch {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return b
 }
 
@@ -43,11 +44,14 @@ func show(list []checkpoint.Entry) string {
 				fmt.Fprintf(&b, " %q", v)
 			}
 		}
+
 		if e.Failed {
 			b.WriteString(" failed")
 		}
+
 		b.WriteByte('\n')
 	}
+
 	return b.String()
 }
 
@@ -58,6 +62,7 @@ func TestGolden(t *testing.T) {
 	if err != nil || len(files) != 4 {
 		t.Fatalf("%d files, %v, want 4", len(files), err)
 	}
+
 	var got strings.Builder
 	for _, file := range files {
 		b := read(t, file, headOf(file).ID)
@@ -66,11 +71,13 @@ func TestGolden(t *testing.T) {
 		}
 		fmt.Fprintf(&got, "%s\n%s\n", filepath.Base(file), show(b.Entries))
 	}
+
 	if *update {
 		if err := os.WriteFile(golden, []byte(got.String()), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	want, err := os.ReadFile(golden)
 	if err != nil || got.String() != string(want) {
 		t.Errorf("got\n%swant (%v)\n%s", &got, err, want)
@@ -89,11 +96,13 @@ func TestRecords(t *testing.T) {
 {"type":"agent_turn_outcome","turnId":"m1","reason":"error","resultKind":"null"}
 {"type":"something_new","id":"n"}
 `)
+
 	want := `meta another "/home/user" "another"
 user m1 "m1" "as a text" "another"
 assistant m3 "I see." "another"
 turn-end end:m1 "m1" "another"
 `
+
 	if b := read(t, path, "asked"); show(b.Entries) != want || b.Losses.BadLines != 0 || b.Losses.Repeats != 1 {
 		t.Errorf("got\n%s%+v\nwant\n%swith one repeat", show(b.Entries), b.Losses, want)
 	}
@@ -112,9 +121,11 @@ func payloads(t testing.TB) (list []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for s := bufio.NewScanner(bytes.NewReader(data)); s.Scan(); {
 		list = append(list, s.Text())
 	}
+
 	return list
 }
 
@@ -143,12 +154,24 @@ func TestDecode(t *testing.T) {
 				t.Errorf("%s: workspace %q, transcript %q", c.event, e.Workspace, e.Transcript)
 			}
 		}
+
 		if strings.Join(got, " ") != c.want || in.Ask != c.ask || err != nil {
 			t.Errorf("%s: got %q, ask %v, %v, want %q, %v", c.event, got, in.Ask, err, c.want, c.ask)
 		}
 	}
-	for text, want := range map[string]error{"": payload.ErrNoObject, "null": payload.ErrNoObject, `{"cwd":"/x"}`: ErrNoSession} {
-		if _, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Event: "Stop", Payload: []byte(text)}); !errors.Is(err, want) {
+
+	for text, want := range map[string]error{
+		"": payload.ErrNoObject, "null": payload.ErrNoObject, `{"cwd":"/x"}`: ErrNoSession,
+	} {
+		if _, err := New(
+			agent.Host{},
+		).Decode(
+			t.Context(),
+			agent.Hook{Event: "Stop", Payload: []byte(text)},
+		); !errors.Is(
+			err,
+			want,
+		) {
 			t.Errorf("%q: %v, want %v", text, err, want)
 		}
 	}
@@ -158,9 +181,18 @@ func TestDecode(t *testing.T) {
 func TestSubAgent(t *testing.T) {
 	home := t.TempDir()
 	path := filepath.Join(home, ".factory", "sessions", "-x", "child.jsonl")
-	put(t, path, `{"type":"session_start","id":"child","cwd":"/x","callingSessionId":"parent","callingToolUseId":"call_1"}`+"\n")
+	put(
+		t,
+		path,
+		`{"type":"session_start","id":"child","cwd":"/x","callingSessionId":"parent","callingToolUseId":"call_1"}`+"\n",
+	)
+
 	a := New(agenttest.Host(home))
-	hook := agent.Hook{Event: "SessionStart", Payload: fmt.Appendf(nil, `{"session_id":"child","transcript_path":%q,"source":"startup"}`, path)}
+	hook := agent.Hook{
+		Event:   "SessionStart",
+		Payload: fmt.Appendf(nil, `{"session_id":"child","transcript_path":%q,"source":"startup"}`, path),
+	}
+
 	if in, err := a.Decode(t.Context(), hook); err != nil || len(in.Events) != 0 || in.Ask != agent.AskNothing {
 		t.Errorf("got %+v, %v, want nothing", in, err)
 	}
@@ -188,6 +220,7 @@ func TestLocate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	dir := filepath.Join(home, ".factory", "sessions", "-home-user-proj")
 	session := headOf("testdata/told.captured.jsonl").ID
 	put(t, filepath.Join(dir, session+".jsonl"), string(text))
@@ -200,6 +233,7 @@ func TestLocate(t *testing.T) {
 			t.Errorf("%+v: %v %v, want %d", q, found, err, want)
 		}
 	}
+
 	if found, err := New(agent.Host{}).Locate(t.Context(), agent.Query{}); err != nil || len(found) != 0 {
 		t.Errorf("without a home: %v, %v, want nothing", found, err)
 	}
@@ -210,6 +244,7 @@ func TestRecognise(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for head, want := range map[string]bool{string(text): true, `{"type":"session","version":3}`: false, "": false} {
 		if got := New(agent.Host{}).Recognise([]byte(head)) == agent.Mine; got != want {
 			t.Errorf("%.80q: %v, want %v", head, got, want)
@@ -226,8 +261,8 @@ func TestResumeCommand(t *testing.T) {
 	}
 }
 
-// TestInstall: each hook goes into the file from which Droid reads its event, a second install changes nothing, and what was
-// there before comes back byte for byte.
+// TestInstall: each hook goes into the file from which Droid reads its event, a second install changes nothing, and
+// what was there before comes back byte for byte.
 func TestInstall(t *testing.T) {
 	const (
 		mine  = "{ // mine\n  \"model\": \"x\",\n  \"hooks\": {\"SessionEnd\": [ ]} }\n\n"
@@ -246,11 +281,13 @@ func TestInstall(t *testing.T) {
 			for file, text := range files {
 				put(t, filepath.Join(folder, file), text)
 			}
+
 			hook := filepath.Join(home, "belay-hook")
 			put(t, hook, "#!/bin/sh\n")
 			if err := os.Chmod(hook, 0o755); err != nil {
 				t.Fatal(err)
 			}
+
 			a, p := New(agenttest.Host(home)), agent.Paths{Hook: hook}
 			if _, err := a.Install(t.Context(), p, false); err != nil {
 				t.Fatal(err)
@@ -258,16 +295,19 @@ func TestInstall(t *testing.T) {
 			if found := a.Check(t.Context(), p); len(found) != 0 {
 				t.Errorf("after install: %q", found)
 			}
+
 			again, err := a.Install(t.Context(), p, false)
 			if err != nil || slices.ContainsFunc(again, func(c agent.Change) bool { return c.Action != "keep" }) {
 				t.Errorf("second install: %+v, %v, want nothing changed", again, err)
 			}
+
 			for file := range files {
 				data, err := os.ReadFile(filepath.Join(folder, file))
 				has := bytes.Contains(data, []byte(hook)) && bytes.Contains(data, []byte("--wait droid SessionStart"))
 				stops := bytes.Contains(data, []byte("droid Stop"))
 				hidden := file == "hooks/hooks.json" && files["hooks.json"] != ""
-				if err != nil || has != (file == "settings.json") || stops != (files[file] == alone && !hidden || files["hooks.json"]+files["hooks/hooks.json"] == "") {
+				if err != nil || has != (file == "settings.json") ||
+					stops != (files[file] == alone && !hidden || files["hooks.json"]+files["hooks/hooks.json"] == "") {
 					t.Errorf("%s: start %v, stop %v, %v\n%s", file, has, stops, err, data)
 				}
 			}
@@ -275,11 +315,13 @@ func TestInstall(t *testing.T) {
 			if _, err := a.Uninstall(p, false); err != nil {
 				t.Fatal(err)
 			}
+
 			for file, text := range files {
 				if data, err := os.ReadFile(filepath.Join(folder, file)); err != nil || string(data) != text {
 					t.Errorf("%s after uninstall: %q, %v, want %q", file, data, err, text)
 				}
 			}
+
 			if left, _ := os.ReadDir(folder); len(files) == 0 && len(left) > 0 {
 				t.Errorf("left behind: %v", left)
 			}
@@ -293,17 +335,21 @@ func FuzzLine(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	for l := range strings.Lines(string(text)) {
 		f.Add([]byte(l))
 	}
+
 	f.Fuzz(func(t *testing.T, data []byte) {
 		New(agent.Host{}).Recognise(data)
 		if len(data) == 0 {
 			return
 		}
+
 		said := format("s")
 		for _, e := range said.Entries(t.Context(), state{}, lines.Line{Data: data}) {
-			if len(e.Text) > checkpoint.CutText+100 || len(e.Input) > checkpoint.CutTool+100 || len(e.Output) > checkpoint.CutTool+100 {
+			if len(e.Text) > checkpoint.CutText+100 || len(e.Input) > checkpoint.CutTool+100 ||
+				len(e.Output) > checkpoint.CutTool+100 {
 				t.Errorf("%s: a text of %d bytes is not cut", e.Kind, len(e.Text)+len(e.Input)+len(e.Output))
 			}
 		}
@@ -312,7 +358,9 @@ func FuzzLine(f *testing.F) {
 
 // FuzzDecode: no payload is a panic, and none that is an error means anything.
 func FuzzDecode(f *testing.F) {
-	for i, event := range []string{"SessionStart", "UserPromptSubmit", "PreToolUse", "Stop", "PreCompact", "SessionEnd"} {
+	for i, event := range []string{
+		"SessionStart", "UserPromptSubmit", "PreToolUse", "Stop", "PreCompact", "SessionEnd",
+	} {
 		f.Add(event, []byte(payloads(f)[i]))
 	}
 	f.Fuzz(func(t *testing.T, event string, data []byte) {

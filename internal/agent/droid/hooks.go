@@ -17,26 +17,30 @@ import (
 // ErrNoSession is returned for an event that belay knows, in a payload that names no session.
 var ErrNoSession = errors.New("payload names no session")
 
-// Decode maps one hook call to events. An event that belay does not know means nothing, and so does one of a sub-agent's
-// session; a known one without a session is ErrNoSession; a payload that is no JSON object is an error, unless it was cut and
-// something of it stands whole.
+// Decode maps one hook call to events. An event that belay does not know means nothing, and so does one of a
+// sub-agent's session; a known one without a session is ErrNoSession; a payload that is no JSON object is an error,
+// unless it was cut and something of it stands whole.
 func (a *Agent) Decode(_ context.Context, h agent.Hook) (agent.Incoming, error) {
 	p, err := payload.ParsePayload(h.Payload, h.Cut)
 	if err != nil {
 		return agent.Incoming{}, fmt.Errorf("decode %s %s payload: %w", name, h.Event, err)
 	}
+
 	e, ask, known := meaning(cmp.Or(ident(p, "hook_event_name"), h.Event), p)
 	if !known {
 		return agent.Incoming{}, nil
 	}
+
 	session := ident(p, "session_id")
 	if session == "" {
 		return agent.Incoming{}, fmt.Errorf("decode %s %s payload: %w", name, h.Event, ErrNoSession)
 	}
+
 	e.Transcript = p.Path("transcript_path")
 	if headOf(e.Transcript).Caller != "" {
 		return agent.Incoming{}, nil
 	}
+
 	e.Workspace, e.Mode = payload.RealPath(p.Path("cwd")), ident(p, "permission_mode")
 	e.Key = checkpoint.NewKey(name, "", session, e.Workspace)
 	return agent.Incoming{Events: []checkpoint.Event{e}, Ask: ask}, nil
@@ -70,10 +74,12 @@ func (a *Agent) Reply(event, text string) []byte {
 	if text == "" || event != "SessionStart" && event != "UserPromptSubmit" {
 		return nil
 	}
+
 	type output struct {
 		Event   string `json:"hookEventName"`
 		Context string `json:"additionalContext"`
 	}
+
 	var doc bytes.Buffer
 	enc := json.NewEncoder(&doc)
 	enc.SetEscapeHTML(false)

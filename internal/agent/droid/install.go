@@ -12,13 +12,14 @@ import (
 	"belay/internal/jsontext"
 )
 
-// hooks are belay's, by the file that they belong in. Droid reads an event that hooks.json names from there alone; earlier
-// versions kept that file in a folder, which Droid still reads.
+// hooks are belay's, by the file that they belong in. Droid reads an event that hooks.json names from there alone;
+// earlier versions kept that file in a folder, which Droid still reads.
 func (a *Agent) hooks() ([]settings.Spec, error) {
 	common := settings.Spec{
 		Agent: name, Home: a.home, File: "settings.json", State: a.host.State, FS: a.host.FS,
 		Dialect: jsontext.Comments, Type: "command", Exec: true, Unit: time.Second,
 	}
+
 	alone := common
 	alone.File, alone.Top = "hooks.json", true
 	f, err := alone.Read()
@@ -39,6 +40,7 @@ func (a *Agent) hooks() ([]settings.Spec, error) {
 			common.Events = append(common.Events, e)
 		}
 	}
+
 	return []settings.Spec{common, alone}, err
 }
 
@@ -48,16 +50,20 @@ func (a *Agent) Install(_ context.Context, p agent.Paths, dryRun bool) (changes 
 	if err != nil {
 		return nil, fmt.Errorf("install hooks: %w", err)
 	}
+
 	for _, s := range specs {
 		if len(s.Events) == 0 {
 			continue
 		}
+
 		more, err := s.Install(p, dryRun, nil)
 		if err != nil {
 			return changes, err
 		}
+
 		changes = append(changes, more...)
 	}
+
 	return changes, nil
 }
 
@@ -67,6 +73,7 @@ func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) (changes []agent.Change, e
 	if err != nil {
 		return nil, fmt.Errorf("uninstall hooks: %w", err)
 	}
+
 	for i, s := range specs {
 		more, err := s.Uninstall(dryRun)
 		if err != nil {
@@ -76,6 +83,7 @@ func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) (changes []agent.Change, e
 			changes = append(changes, more...)
 		}
 	}
+
 	return changes, nil
 }
 
@@ -85,11 +93,13 @@ func (a *Agent) Check(_ context.Context, p agent.Paths) (found []string) {
 	if err != nil {
 		return []string{err.Error()}
 	}
+
 	for _, s := range specs {
 		if len(s.Events) > 0 {
 			found = append(found, s.Check(p)...)
 		}
 	}
+
 	return slices.Compact(found)
 }
 

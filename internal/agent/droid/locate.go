@@ -24,6 +24,7 @@ func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error
 	if q.Most <= 0 {
 		q.Most = locateMost
 	}
+
 	files := a.files()
 	want := payload.RealPath(q.Workspace)
 	var found []agent.Found
@@ -31,6 +32,7 @@ func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
+
 		head := headOf(f.Path)
 		f.Session, f.Workspace = wholefile.Ident(head.ID), payload.RealPath(head.Cwd)
 		if f.Session == "" || head.Caller != "" ||
@@ -41,6 +43,7 @@ func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error
 			break
 		}
 	}
+
 	return found, nil
 }
 
@@ -49,6 +52,7 @@ func (a *Agent) files() []agent.Found {
 	if a.home == "" {
 		return nil
 	}
+
 	paths, _ := filepath.Glob(filepath.Join(a.home, "sessions", "*", "*.jsonl")) // the pattern is right
 	var list []agent.Found
 	for _, path := range paths {
@@ -56,6 +60,7 @@ func (a *Agent) files() []agent.Found {
 			list = append(list, agent.Found{Source: agent.Source{Path: path}, Changed: info.ModTime()})
 		}
 	}
+
 	slices.SortStableFunc(list, func(x, y agent.Found) int {
 		return cmp.Or(y.Changed.Compare(x.Changed), cmp.Compare(x.Path, y.Path))
 	})
@@ -66,6 +71,7 @@ func (a *Agent) files() []agent.Found {
 func headOf(path string) (head record) {
 	file := lines.Open(path)
 	defer file.Close() // read only
+
 	// What cannot be read says nothing of itself.
 	_, _ = file.Read(lines.Pos{}, lines.Options{Max: locateHead, Final: true}, func(l lines.Line) bool {
 		var rec record
@@ -74,5 +80,6 @@ func headOf(path string) (head record) {
 		}
 		return false
 	})
+
 	return head
 }

@@ -75,10 +75,12 @@ func format(asked string) lines.Format[state] {
 			if rec.ID != "" && !p.Once(rec.ID) {
 				return nil
 			}
+
 			for _, e := range p.State.entries(rec, asked) {
 				e.At, e.Session = rec.at(), p.State.Session
 				p.Add(e)
 			}
+
 			return nil
 		},
 	}
@@ -102,6 +104,7 @@ func (s *state) entries(rec record, asked string) []checkpoint.Entry {
 			s.Session = id
 		}
 		return []checkpoint.Entry{{ID: id, Kind: checkpoint.EntryMeta, Workspace: payload.RealPath(rec.Cwd)}}
+
 	case "compaction_state":
 		text, _ := wholefile.Words(rec.Summary)
 		return []checkpoint.Entry{{ID: id, Kind: checkpoint.EntryCompaction, Text: text}}
@@ -112,14 +115,16 @@ func (s *state) entries(rec record, asked string) []checkpoint.Entry {
 			end.Kind = checkpoint.EntryInterrupt
 		}
 		return []checkpoint.Entry{end}
+
 	case "message":
 		return s.message(id, rec.Message)
 	}
+
 	return nil
 }
 
-// message gives the words, calls and results of one message. What Droid tells the model in a person's name stands between
-// tags of its own, or is hidden from the person.
+// message gives the words, calls and results of one message. What Droid tells the model in a person's name stands
+// between tags of its own, or is hidden from the person.
 func (s *state) message(id string, m message) (list []checkpoint.Entry) {
 	if m.Hook != "" {
 		for _, marker := range payload.Markers(string(m.Results)) {
@@ -127,6 +132,7 @@ func (s *state) message(id string, m message) (list []checkpoint.Entry) {
 		}
 		return list
 	}
+
 	if model := wholefile.Ident(m.Model); model != "" && model != s.Model {
 		s.Model = model
 		list = append(list, checkpoint.Entry{ID: "model:" + id, Kind: checkpoint.EntryMeta, Model: model})
@@ -139,18 +145,21 @@ func (s *state) message(id string, m message) (list []checkpoint.Entry) {
 			if m.Seen != "llm_only" && !strings.HasPrefix(b.Text, "<system-reminder>") {
 				said = append(said, b.Text)
 			}
+
 		case "tool_use":
 			list = append(list, b.call())
 		case "tool_result":
 			list = append(list, b.result())
 		}
 	}
+
 	if m.Role == "user" {
 		return append(list, wholefile.Said(id, id, time.Time{}, strings.Join(said, "\n"))...)
 	}
 	if text, _ := wholefile.Words(strings.Join(said, "\n")); text != "" {
 		list = append([]checkpoint.Entry{{ID: id, Kind: checkpoint.EntryAssistant, Text: text}}, list...)
 	}
+
 	return list
 }
 
@@ -167,14 +176,22 @@ func (m message) blocks() (list []block) {
 func (b block) call() checkpoint.Entry {
 	id := wholefile.Ident(b.ID)
 	return checkpoint.Entry{
-		ID: "call:" + id, Kind: checkpoint.EntryCall, Call: id, Name: wholefile.Ident(b.Name), Input: wholefile.ToolText(b.Input),
+		ID:    "call:" + id,
+		Kind:  checkpoint.EntryCall,
+		Call:  id,
+		Name:  wholefile.Ident(b.Name),
+		Input: wholefile.ToolText(b.Input),
 	}
 }
 
 func (b block) result() checkpoint.Entry {
 	id := wholefile.Ident(b.Call)
 	return checkpoint.Entry{
-		ID: "result:" + id, Kind: checkpoint.EntryResult, Call: id, Output: wholefile.ToolText(b.Result), Failed: b.Failed,
+		ID:     "result:" + id,
+		Kind:   checkpoint.EntryResult,
+		Call:   id,
+		Output: wholefile.ToolText(b.Result),
+		Failed: b.Failed,
 	}
 }
 

@@ -52,6 +52,7 @@ func (m *meta) set(section, key, value string) {
 		if n, err := strconv.Atoi(value); err == nil {
 			m.count = n
 		}
+
 	case "CONFIG.model_name":
 		m.model = value
 	}
@@ -91,12 +92,14 @@ func (m *meta) line(section, line string) string {
 		}
 		return section
 	}
+
 	if section == "" {
 		return "?" // words before a section: another kind of file
 	}
 	if key, value, ok := strings.Cut(line, "="); ok {
 		m.set(section, strings.TrimSpace(key), plainValue(value))
 	}
+
 	return section
 }
 
@@ -105,10 +108,12 @@ func plainValue(s string) string {
 	for _, mark := range []string{" #", "\t#"} {
 		s, _, _ = strings.Cut(s, mark)
 	}
+
 	s = strings.TrimSpace(s)
 	if len(s) > 1 && s[0] == '"' && s[len(s)-1] == '"' {
 		s = s[1 : len(s)-1]
 	}
+
 	return s
 }
 
@@ -124,6 +129,7 @@ func readHead(data []byte) meta {
 		section = m.line(section, string(line))
 		data = rest
 	}
+
 	return m
 }
 
@@ -138,6 +144,7 @@ func walk(session string) wholefile.Walk {
 			if err := ctx.Err(); err != nil {
 				return h.about, err
 			}
+
 			line, over, whole, err := readLine(r)
 			switch {
 			case err != nil:
@@ -147,6 +154,7 @@ func walk(session string) wholefile.Walk {
 				if section == "HISTORY" && m.format != formatVersion {
 					return h.about, fmt.Errorf("%w %q", ErrVersion, m.format)
 				}
+
 			case over:
 				h.about.Losses.Oversized++
 				lines++
@@ -158,14 +166,17 @@ func walk(session string) wholefile.Walk {
 					return h.about, err
 				}
 			}
+
 			if !whole {
 				break
 			}
 		}
+
 		h.about.Head = m.head(session)
 		if section != "HISTORY" || lines < m.count {
 			return h.about, wholefile.ErrBroken
 		}
+
 		return h.about, nil
 	}
 }
@@ -179,6 +190,7 @@ func readLine(r *bufio.Reader) (line []byte, over, whole bool, err error) {
 		} else if !over {
 			line = append(line, part...)
 		}
+
 		switch {
 		case err == nil:
 			return bytes.TrimSpace(line), over, true, nil

@@ -1,12 +1,12 @@
-// Package dumplings knows the agents of dumplingsAI by what they save: .duas files (an INI head and the conversation as JSON
-// lines), and the table "sessions" of its SQLite store. Both are only read; the library has no hooks, so that a session is
-// known when its file is named, or lies in the workspace that is asked for.
+// Package dumplings knows the agents of dumplingsAI by what they save: .duas files (an INI head and the conversation as
+// JSON lines), and the table "sessions" of its SQLite store. Both are only read; the library has no hooks, so that a
+// session is known when its file is named, or lies in the workspace that is asked for.
 //
 // It promises what packages document and sqlitero do. A session is named by its key: the file's name without .duas, the
 // row's key. Of a file whose format version is unknown nothing is told (ErrVersion).
 //
-// What it cannot do: the library was never run with belay (its published versions have no such files), and its messages have
-// neither ids nor times, so that equal ones are told apart by their order alone.
+// What it cannot do: the library was never run with belay (its published versions have no such files), and its messages
+// have neither ids nor times, so that equal ones are told apart by their order alone.
 package dumplings
 
 import (
@@ -80,7 +80,8 @@ func (a *Agent) Open(src agent.Source) checkpoint.Transcript {
 
 func isDatabase(path string) bool {
 	head := headOf(path, len(sqlite.Header))
-	return string(head) == sqlite.Header || len(head) == 0 && !strings.HasSuffix(path, fileSuffix) && filepath.Ext(path) != ""
+	return string(head) == sqlite.Header ||
+		len(head) == 0 && !strings.HasSuffix(path, fileSuffix) && filepath.Ext(path) != ""
 }
 
 // headOf gives the first bytes of a regular file; none of what cannot be read.
@@ -89,14 +90,17 @@ func headOf(path string, most int) []byte {
 	if err != nil {
 		return nil
 	}
+
 	defer file.Close() // read only
 	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
 		return nil
 	}
+
 	data, err := io.ReadAll(io.LimitReader(file, int64(most)))
 	if err != nil {
 		return nil
 	}
+
 	return data
 }
 
@@ -127,11 +131,13 @@ func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error
 	if q.Workspace == "" {
 		return nil, nil // the library keeps its files where its user says
 	}
+
 	list := files(q.Workspace)
 	entries, err := os.ReadDir(q.Workspace)
 	if err != nil {
 		return nil, nil // no such folder has no files
 	}
+
 	folders := 0
 	for _, e := range entries {
 		if e.IsDir() && folders < maxFolders {
@@ -139,6 +145,7 @@ func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error
 			list = append(list, files(filepath.Join(q.Workspace, e.Name()))...)
 		}
 	}
+
 	slices.SortStableFunc(list, func(x, y agent.Found) int {
 		return cmp.Or(y.Changed.Compare(x.Changed), cmp.Compare(x.Path, y.Path))
 	})
@@ -150,11 +157,13 @@ func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error
 		if q.Session != "" && f.Session != q.Session && !names(f.Path, q.Session) {
 			continue
 		}
+
 		f.Workspace = q.Workspace
 		if found = append(found, f); len(found) == most {
 			break
 		}
 	}
+
 	return found, nil
 }
 
@@ -164,14 +173,22 @@ func files(dir string) []agent.Found {
 	if err != nil {
 		return nil // not to be read: no files for us
 	}
+
 	var list []agent.Found
 	for _, e := range entries {
 		key, ok := strings.CutSuffix(e.Name(), fileSuffix)
 		info, err := e.Info()
 		if ok && err == nil && info.Mode().IsRegular() {
-			list = append(list, agent.Found{Source: agent.Source{Path: filepath.Join(dir, e.Name()), Session: key}, Changed: info.ModTime()})
+			list = append(
+				list,
+				agent.Found{
+					Source:  agent.Source{Path: filepath.Join(dir, e.Name()), Session: key},
+					Changed: info.ModTime(),
+				},
+			)
 		}
 	}
+
 	return list
 }
 

@@ -34,6 +34,7 @@ func read(t testing.TB, src agent.Source, from checkpoint.Cursor, opt checkpoint
 	if len(b.Cursor) > 300 {
 		t.Errorf("a cursor of %d bytes", len(b.Cursor))
 	}
+
 	return b
 }
 
@@ -48,13 +49,16 @@ func show(list []checkpoint.Entry) []string {
 		if e.Failed {
 			s += " failed"
 		}
+
 		for _, v := range []string{e.Call, e.Name, e.Input, e.Text, e.Output, e.Model, e.Session} {
 			if v != "" {
 				s += " " + v
 			}
 		}
+
 		out = append(out, s)
 	}
+
 	return out
 }
 
@@ -70,6 +74,7 @@ func put(t testing.TB, path, text string) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	old := time.Now().Add(-time.Hour) // what was written just now is told in another way: see document
 	if err := os.Chtimes(path, old, old); err != nil {
 		t.Fatal(err)
@@ -85,9 +90,17 @@ func TestGolden(t *testing.T) {
 		path := "testdata/" + file + ".handmade.duas"
 		b := read(t, agent.Source{Path: path, Session: file}, "", checkpoint.ReadOptions{Whole: true})
 		same(t, file, show(b.Entries), want)
-		if again := read(t, agent.Source{Path: path, Session: file}, b.Cursor, checkpoint.ReadOptions{}); len(again.Entries) > 0 {
+		if again := read(
+			t,
+			agent.Source{Path: path, Session: file},
+			b.Cursor,
+			checkpoint.ReadOptions{},
+		); len(
+			again.Entries,
+		) > 0 {
 			t.Errorf("%s: told again: %v", file, show(again.Entries))
 		}
+
 		if last := b.Entries[len(b.Entries)-2].Text; fmt.Sprintf("%.4x", sha256.Sum256([]byte(last))) != words {
 			t.Errorf("%s: last words %q", file, last)
 		}
@@ -96,7 +109,11 @@ func TestGolden(t *testing.T) {
 
 // duas makes a file with these messages.
 func duas(count int, lines ...string) string {
-	return fmt.Sprintf("[META]\nformat_version = 1\nagent_name = helper # mine\nmessage_count = %d\n[HISTORY]\n%s\n", count, strings.Join(lines, "\n"))
+	return fmt.Sprintf(
+		"[META]\nformat_version = 1\nagent_name = helper # mine\nmessage_count = %d\n[HISTORY]\n%s\n",
+		count,
+		strings.Join(lines, "\n"),
+	)
 }
 
 const (
@@ -111,15 +128,27 @@ func TestRewrites(t *testing.T) {
 		want []string
 	}
 	for name, steps := range map[string][]step{
-		"messages are added":     {{duas(2, hello, yes), []string{"user hello", "assistant yes", "turn-end"}}, {duas(4, hello, yes, more, yes), []string{"user more", "assistant yes", "turn-end"}}},
-		"equal words are said":   {{duas(1, hello), []string{"user hello"}}, {duas(3, hello, yes, hello), []string{"assistant yes", "turn-end", "user hello"}}},
-		"a half file":            {{duas(1, hello), []string{"user hello"}}, {duas(3, hello, yes), nil}, {"", nil}, {"[META]\nformat_version = 1\n", nil}, {duas(3, hello, yes, more), []string{"assistant yes", "turn-end", "user more"}}},
-		"no end of line":         {{strings.TrimSuffix(duas(2, hello, yes), "\n"), []string{"user hello", "assistant yes", "turn-end"}}},
-		"a torn line":            {{strings.TrimSuffix(duas(2, hello, yes), "\"}\n"), nil}},
-		"a bad line":             {{duas(3, hello, "{no", yes), []string{"user hello", "assistant yes", "turn-end"}}},
-		"another conversation":   {{duas(2, hello, yes), []string{"user hello", "assistant yes", "turn-end"}}, {duas(1, more), []string{"reset", "user more"}}},
-		"what the system says":   {{duas(2, `{"role":"system","content":"You are"}`, hello), []string{"user hello"}}},
-		"a failed call and text": {{duas(1, `{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","is_error":true,"content":[{"type":"text","text":"no"}]}]}`), []string{"result failed c no"}}},
+		"messages are added": {{duas(2, hello, yes), []string{
+			"user hello", "assistant yes", "turn-end",
+		}}, {duas(4, hello, yes, more, yes), []string{"user more", "assistant yes", "turn-end"}}},
+		"equal words are said": {{duas(1, hello), []string{
+			"user hello",
+		}}, {duas(3, hello, yes, hello), []string{"assistant yes", "turn-end", "user hello"}}},
+		"a half file": {{duas(1, hello), []string{
+			"user hello",
+		}}, {duas(3, hello, yes), nil}, {"", nil}, {"[META]\nformat_version = 1\n", nil}, {duas(3, hello, yes, more), []string{"assistant yes", "turn-end", "user more"}}},
+		"no end of line": {{strings.TrimSuffix(duas(2, hello, yes), "\n"), []string{
+			"user hello", "assistant yes", "turn-end",
+		}}},
+		"a torn line": {{strings.TrimSuffix(duas(2, hello, yes), "\"}\n"), nil}},
+		"a bad line":  {{duas(3, hello, "{no", yes), []string{"user hello", "assistant yes", "turn-end"}}},
+		"another conversation": {{duas(2, hello, yes), []string{
+			"user hello", "assistant yes", "turn-end",
+		}}, {duas(1, more), []string{"reset", "user more"}}},
+		"what the system says": {{duas(2, `{"role":"system","content":"You are"}`, hello), []string{"user hello"}}},
+		"a failed call and text": {{duas(1, `{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","is_error":true,"content":[{"type":"text","text":"no"}]}]}`), []string{
+			"result failed c no",
+		}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "helper.duas")
@@ -149,16 +178,26 @@ func store(t *testing.T, path string) *sql.DB {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = db.Close() }) // a test's own
-	if _, err := db.Exec(`CREATE TABLE IF NOT EXISTS sessions (key TEXT PRIMARY KEY, meta TEXT, config TEXT, state TEXT, history TEXT, saved_at TEXT)`); err != nil {
+	if _, err := db.Exec(
+		`CREATE TABLE IF NOT EXISTS sessions (key TEXT PRIMARY KEY, meta TEXT, config TEXT, state TEXT, history TEXT, saved_at TEXT)`,
+	); err != nil {
 		t.Fatal(err)
 	}
+
 	return db
 }
 
 func save(t *testing.T, db *sql.DB, key, at string, lines ...string) {
 	t.Helper()
-	_, err := db.Exec(`insert or replace into sessions values (?, '{"format_version":1,"agent_uuid":"u"}', '{"model_name":"small-1"}', '{}', ?, ?)`, key, strings.Join(lines, "\n"), at)
+	_, err := db.Exec(
+		`insert or replace into sessions values (?, '{"format_version":1,"agent_uuid":"u"}', '{"model_name":"small-1"}', '{}', ?, ?)`,
+		key,
+		strings.Join(lines, "\n"),
+		at,
+	)
+
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,14 +213,34 @@ func TestTable(t *testing.T) {
 	before := hashes(t, dir)
 	b := read(t, src, "", checkpoint.ReadOptions{})
 	same(t, "first", show(b.Entries), []string{"meta small-1", "user hello", "assistant yes", "turn-end"})
-	same(t, "the newest", show(read(t, agent.Source{Path: path}, "", checkpoint.ReadOptions{}).Entries), []string{"meta small-1 two", "user more two"})
-	same(t, "the file's name", show(read(t, agent.Source{Path: path, Session: "agents"}, "", checkpoint.ReadOptions{}).Entries), []string{"meta small-1 two", "user more two"})
-	if b := read(t, agent.Source{Path: path, Session: "absent"}, "", checkpoint.ReadOptions{}); len(b.Entries) > 0 || b.Cursor != "" {
+	same(
+		t,
+		"the newest",
+		show(read(t, agent.Source{Path: path}, "", checkpoint.ReadOptions{}).Entries),
+		[]string{"meta small-1 two", "user more two"},
+	)
+
+	same(
+		t,
+		"the file's name",
+		show(read(t, agent.Source{Path: path, Session: "agents"}, "", checkpoint.ReadOptions{}).Entries),
+		[]string{"meta small-1 two", "user more two"},
+	)
+
+	if b := read(
+		t,
+		agent.Source{Path: path, Session: "absent"},
+		"",
+		checkpoint.ReadOptions{},
+	); len(b.Entries) > 0 ||
+		b.Cursor != "" {
 		t.Errorf("no such row: %+v", b)
 	}
+
 	if after := hashes(t, dir); !slices.Equal(before, after) {
 		t.Errorf("reading changed the folder: %v to %v", before, after)
 	}
+
 	save(t, db, "one", "2026-07-21T12:00:00+02:00", hello, yes, more)
 	same(t, "then", show(read(t, src, b.Cursor, checkpoint.ReadOptions{}).Entries), []string{"user more"})
 	head, err := os.ReadFile(path)
@@ -200,6 +259,7 @@ func hashes(t *testing.T, dir string) (list []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, e := range entries {
 		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
 		info, ierr := e.Info()
@@ -208,6 +268,7 @@ func hashes(t *testing.T, dir string) (list []string) {
 		}
 		list = append(list, fmt.Sprintf("%s %v %v %x", e.Name(), info.Mode(), info.ModTime(), sha256.Sum256(data)))
 	}
+
 	return list
 }
 
@@ -218,15 +279,33 @@ func TestReadingChangesNothing(t *testing.T) {
 	if err := os.Chmod(path, 0o400); err != nil {
 		t.Fatal(err)
 	}
+
 	before := hashes(t, dir)
 	read(t, agent.Source{Path: path}, "", checkpoint.ReadOptions{})
-	if found, err := New(agent.Host{}).Locate(context.Background(), agent.Query{Workspace: dir, Session: "helper"}); err != nil || len(found) != 1 {
+	if found, err := New(
+		agent.Host{},
+	).Locate(
+		context.Background(),
+		agent.Query{Workspace: dir, Session: "helper"},
+	); err != nil ||
+		len(found) != 1 {
 		t.Errorf("locate: %v %v", found, err)
 	}
+
 	if after := hashes(t, dir); !slices.Equal(before, after) {
 		t.Errorf("reading changed the folder: %v to %v", before, after)
 	}
-	_, err := New(agent.Host{}).Open(agent.Source{Path: filepath.Join(dir, "absent.duas")}).Read(context.Background(), "", checkpoint.ReadOptions{})
+
+	_, err := New(
+		agent.Host{},
+	).Open(
+		agent.Source{Path: filepath.Join(dir, "absent.duas")},
+	).Read(
+		context.Background(),
+		"",
+		checkpoint.ReadOptions{},
+	)
+
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("absent: %v, want fs.ErrNotExist", err)
 	}
@@ -254,7 +333,13 @@ func TestLocate(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "saved"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	put(t, filepath.Join(dir, "saved", "k1.duas"), strings.Replace(duas(1, hello), "agent_name", "agent_uuid = uu-1\nagent_name", 1))
+
+	put(
+		t,
+		filepath.Join(dir, "saved", "k1.duas"),
+		strings.Replace(duas(1, hello), "agent_name", "agent_uuid = uu-1\nagent_name", 1),
+	)
+
 	put(t, filepath.Join(dir, "other.txt"), "x")
 	for session, want := range map[string]int{"": 1, "k1": 1, "uu-1": 1, "helper": 1, "k2": 0} {
 		found, err := New(agent.Host{}).Locate(context.Background(), agent.Query{Workspace: dir, Session: session})
@@ -266,19 +351,28 @@ func TestLocate(t *testing.T) {
 
 func FuzzDuas(f *testing.F) {
 	f.Add([]byte(duas(2, hello, yes)))
-	f.Add([]byte("[META]\nformat_version=1\n[HISTORY]\n{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"x\",\"function\":{\"arguments\":1}}]}"))
+	f.Add(
+		[]byte(
+			"[META]\nformat_version=1\n[HISTORY]\n{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"x\",\"function\":{\"arguments\":1}}]}",
+		),
+	)
+
 	f.Fuzz(func(t *testing.T, data []byte) {
 		_, err := walk("s")(context.Background(), bytes.NewReader(data), func(it wholefile.Item) error {
 			for _, e := range it.Entries() {
-				if len(e.Text) > checkpoint.CutText || len(e.Input) > checkpoint.CutTool || len(e.Output) > checkpoint.CutTool || len(e.ID) > 300 {
+				if len(e.Text) > checkpoint.CutText || len(e.Input) > checkpoint.CutTool ||
+					len(e.Output) > checkpoint.CutTool ||
+					len(e.ID) > 300 {
 					t.Errorf("an entry over its bounds: %+v", e)
 				}
 			}
 			return nil
 		})
+
 		if err != nil && !errors.Is(err, wholefile.ErrBroken) && !errors.Is(err, ErrVersion) {
 			t.Errorf("%q: %v", data, err)
 		}
+
 		New(agent.Host{}).Recognise(data)
 	})
 }

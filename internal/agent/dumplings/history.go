@@ -56,10 +56,17 @@ func (h *history) line(line []byte) error {
 		h.about.Losses.BadLines++
 		return nil
 	}
+
 	h.about.Losses.Replaced += lines.Broken(line)
 	id := h.names.Of(m.Role, string(line))
 	text, blocks := content(m.Content)
-	it := wholefile.Item{ID: id, Hash: checkpoint.Hash(string(line)), Size: len(line), Prompt: m.Role == "user" && strings.TrimSpace(text) != ""}
+	it := wholefile.Item{
+		ID:     id,
+		Hash:   checkpoint.Hash(string(line)),
+		Size:   len(line),
+		Prompt: m.Role == "user" && strings.TrimSpace(text) != "",
+	}
+
 	it.Entries = func() []checkpoint.Entry {
 		list := entries(m, id, text, blocks)
 		for i := range list {
@@ -67,6 +74,7 @@ func (h *history) line(line []byte) error {
 		}
 		return list
 	}
+
 	return h.give(it)
 }
 
@@ -75,6 +83,7 @@ func content(raw json.RawMessage) (text string, blocks []block) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return "", nil
 	}
+
 	if raw[0] != '[' {
 		var s string
 		if json.Unmarshal(raw, &s) != nil {
@@ -82,15 +91,18 @@ func content(raw json.RawMessage) (text string, blocks []block) {
 		}
 		return s, nil
 	}
+
 	if lines.Decode(raw, &blocks) != nil {
 		return "", nil
 	}
+
 	var words []string
 	for _, b := range blocks {
 		if b.Type == "text" && b.Text != "" {
 			words = append(words, b.Text)
 		}
 	}
+
 	return strings.Join(words, "\n"), blocks
 }
 
@@ -102,9 +114,19 @@ func entries(m message, id, text string, blocks []block) (list []checkpoint.Entr
 		for _, b := range blocks {
 			if b.Type == "tool_result" {
 				words, _ := content(b.Content)
-				list = append(list, checkpoint.Entry{ID: "end:" + wholefile.Ident(b.Call), Kind: checkpoint.EntryResult, Call: wholefile.Ident(b.Call), Output: wholefile.ToolWords(words), Failed: b.Failed})
+				list = append(
+					list,
+					checkpoint.Entry{
+						ID:     "end:" + wholefile.Ident(b.Call),
+						Kind:   checkpoint.EntryResult,
+						Call:   wholefile.Ident(b.Call),
+						Output: wholefile.ToolWords(words),
+						Failed: b.Failed,
+					},
+				)
 			}
 		}
+
 	case "assistant":
 		if said, _ := wholefile.Words(text); said != "" {
 			list = append(list, checkpoint.Entry{ID: id, Kind: checkpoint.EntryAssistant, Text: said})
@@ -113,9 +135,19 @@ func entries(m message, id, text string, blocks []block) (list []checkpoint.Entr
 		if list = append(list, calls...); len(calls) == 0 {
 			list = append(list, checkpoint.Entry{ID: "turn:" + id, Kind: checkpoint.EntryTurnEnd})
 		}
+
 	case "tool":
 		words, _ := content(m.Content)
-		list = append(list, checkpoint.Entry{ID: "end:" + wholefile.Ident(m.Call), Kind: checkpoint.EntryResult, Call: wholefile.Ident(m.Call), Name: wholefile.Ident(m.Name), Output: wholefile.ToolWords(words)})
+		list = append(
+			list,
+			checkpoint.Entry{
+				ID:     "end:" + wholefile.Ident(m.Call),
+				Kind:   checkpoint.EntryResult,
+				Call:   wholefile.Ident(m.Call),
+				Name:   wholefile.Ident(m.Name),
+				Output: wholefile.ToolWords(words),
+			},
+		)
 	}
 	return list
 }
@@ -124,13 +156,33 @@ func entries(m message, id, text string, blocks []block) (list []checkpoint.Entr
 func calls(m message, blocks []block) (list []checkpoint.Entry) {
 	for _, c := range m.Calls {
 		if c.ID != "" {
-			list = append(list, checkpoint.Entry{ID: "call:" + wholefile.Ident(c.ID), Kind: checkpoint.EntryCall, Call: wholefile.Ident(c.ID), Name: wholefile.Ident(c.Function.Name), Input: wholefile.ToolText(c.Function.Arguments)})
+			list = append(
+				list,
+				checkpoint.Entry{
+					ID:    "call:" + wholefile.Ident(c.ID),
+					Kind:  checkpoint.EntryCall,
+					Call:  wholefile.Ident(c.ID),
+					Name:  wholefile.Ident(c.Function.Name),
+					Input: wholefile.ToolText(c.Function.Arguments),
+				},
+			)
 		}
 	}
+
 	for _, b := range blocks {
 		if b.Type == "tool_use" && b.ID != "" {
-			list = append(list, checkpoint.Entry{ID: "call:" + wholefile.Ident(b.ID), Kind: checkpoint.EntryCall, Call: wholefile.Ident(b.ID), Name: wholefile.Ident(b.Name), Input: wholefile.ToolText(b.Input)})
+			list = append(
+				list,
+				checkpoint.Entry{
+					ID:    "call:" + wholefile.Ident(b.ID),
+					Kind:  checkpoint.EntryCall,
+					Call:  wholefile.Ident(b.ID),
+					Name:  wholefile.Ident(b.Name),
+					Input: wholefile.ToolText(b.Input),
+				},
+			)
 		}
 	}
+
 	return list
 }

@@ -23,7 +23,9 @@ import (
 const maxHistory = 32 << 20
 
 // tableForm knows the store's one table by what made it, which stands in a database's first page.
-var tableForm = lazyre.New(`(?i)CREATE TABLE (?:IF NOT EXISTS )?["` + "`" + `\[]?sessions["` + "`" + `\]]?\s*\(\s*["` + "`" + `\[]?key["` + "`" + `\]]?\s+TEXT[^;]*\bhistory\b`)
+var tableForm = lazyre.New(
+	`(?i)CREATE TABLE (?:IF NOT EXISTS )?["` + "`" + `\[]?sessions["` + "`" + `\]]?\s*\(\s*["` + "`" + `\[]?key["` + "`" + `\]]?\s+TEXT[^;]*\bhistory\b`,
+)
 
 // table reads the conversation of one row.
 type table struct {
@@ -45,16 +47,22 @@ type row struct {
 }
 
 // Read implements checkpoint.Transcript.
-func (t *table) Read(ctx context.Context, from checkpoint.Cursor, opt checkpoint.ReadOptions) (checkpoint.Batch, error) {
+func (t *table) Read(
+	ctx context.Context,
+	from checkpoint.Cursor,
+	opt checkpoint.ReadOptions,
+) (checkpoint.Batch, error) {
 	none := checkpoint.Batch{Cursor: from}
 	if err := ctx.Err(); err != nil {
 		return none, err
 	}
+
 	var r row
 	err := t.db.View(ctx, func(tx *sqlite.Tx) (err error) {
 		r, err = t.row(ctx, tx)
 		return err
 	})
+
 	switch {
 	case errors.Is(err, sql.ErrNoRows), errors.Is(err, sqlite.ErrBusy):
 		return none, nil // not saved yet, or being saved: the next change tells
@@ -63,10 +71,12 @@ func (t *table) Read(ctx context.Context, from checkpoint.Cursor, opt checkpoint
 	case r.large:
 		return wholefile.TooLarge(from), nil
 	}
+
 	b, err := wholefile.ReadFrom(ctx, strings.NewReader(r.history), t.walk(r), from, opt)
 	if err != nil {
 		return none, fmt.Errorf("read session %q: %w", t.src.Session, err)
 	}
+
 	return b, nil
 }
 
@@ -90,6 +100,7 @@ func (t *table) row(ctx context.Context, tx *sqlite.Tx) (r row, err error) {
 	if r.large = size > maxHistory; r.large {
 		return r, nil
 	}
+
 	err = tx.QueryRowContext(ctx, `select coalesce(history, '') from sessions where key = ?`, r.key).Scan(&r.history)
 	return r, err
 }
@@ -103,9 +114,11 @@ func (t *table) walk(r row) wholefile.Walk {
 		Name   string          `json:"agent_name"`
 		Model  string          `json:"model_name"`
 	}
+
 	for _, text := range []string{r.meta, r.config} {
 		_ = lines.Decode([]byte(text), &fields) // what says nothing leaves the fields empty
 	}
+
 	m.uuid, m.name, m.model = wholefile.Ident(fields.UUID), wholefile.Ident(fields.Name), wholefile.Ident(fields.Model)
 	m.format = strings.Trim(string(fields.Format), `"`)
 	return func(ctx context.Context, in io.Reader, give func(wholefile.Item) error) (wholefile.About, error) {
@@ -115,14 +128,17 @@ func (t *table) walk(r row) wholefile.Walk {
 			}
 			return wholefile.Ident(r.key)
 		}
+
 		h := newHistory(give, foreign)
 		if m.format != "" && m.format != formatVersion {
 			return h.about, fmt.Errorf("%w %q", ErrVersion, m.format)
 		}
+
 		data, err := io.ReadAll(in)
 		if err != nil {
 			return h.about, err
 		}
+
 		for line := range bytes.Lines(data) {
 			if err := ctx.Err(); err != nil {
 				return h.about, err
@@ -134,10 +150,12 @@ func (t *table) walk(r row) wholefile.Walk {
 				return h.about, err
 			}
 		}
+
 		h.about.Head = m.head(t.src.Session)
 		if id := foreign(); id != "" && len(h.about.Head) > 0 {
 			h.about.Head[0].Session = id
 		}
+
 		return h.about, nil
 	}
 }

@@ -14,13 +14,14 @@ import (
 	"belay/internal/transcript/lines"
 )
 
-// Hooks name no id for a tool call, and the file holds a call only when it has ended. What both know is the model's message
-// that asked for it: it is in the file before the tool starts, and gets the calls under the same id when all of them are
-// done. So a call's id is made of that message's id and of a hash of name and input, with a number for equal calls of one
-// message. Hooks and reader come to the same one, each alone, also after a restart of the daemon between start and end.
+// Hooks name no id for a tool call, and the file holds a call only when it has ended. What both know is the model's
+// message that asked for it: it is in the file before the tool starts, and gets the calls under the same id when all of
+// them are done. So a call's id is made of that message's id and of a hash of name and input, with a number for equal
+// calls of one message. Hooks and reader come to the same one, each alone, also after a restart of the daemon between
+// start and end.
 
-// callBase is the hash of a call's name and input. The order of keys says nothing; wait_for_previous is for the scheduler
-// and no part of the work.
+// callBase is the hash of a call's name and input. The order of keys says nothing; wait_for_previous is for the
+// scheduler and no part of the work.
 func callBase(tool string, input json.RawMessage) string {
 	var args map[string]any
 	text := string(input)
@@ -30,6 +31,7 @@ func callBase(tool string, input json.RawMessage) string {
 			text = string(sorted)
 		}
 	}
+
 	return strconv.FormatUint(checkpoint.Hash(tool+"\x00"+text), 16)
 }
 
@@ -96,6 +98,7 @@ func (p *pairing) agentOf(session, msg string, n int) string {
 		}
 		n--
 	}
+
 	return ""
 }
 
@@ -117,6 +120,7 @@ func (p *pairing) started(session, base, at, msg string) string {
 			return c.id // the hook came twice
 		}
 	}
+
 	c := seenCall{id: p.name(list, base, at, msg), msg: msg, base: base, start: at}
 	p.keep(session, append(list, c))
 	return c.id
@@ -132,12 +136,14 @@ func (p *pairing) ended(session, base, at, msg string) string {
 			return c.id
 		}
 	}
+
 	for i, c := range list {
 		if c.base == base && c.end == "" {
 			list[i].end = at
 			return c.id
 		}
 	}
+
 	c := seenCall{id: p.name(list, base, at, msg), msg: msg, base: base, end: at}
 	p.keep(session, append(list, c))
 	return c.id
@@ -147,12 +153,14 @@ func (p *pairing) name(list []seenCall, base, at, msg string) string {
 	if msg == "" { // a file that cannot be read, or an old version: a name of our own
 		return "hook:" + base + ":" + strconv.FormatUint(checkpoint.Hash(at), 16)
 	}
+
 	n := 0
 	for _, c := range list {
 		if c.msg == msg && c.base == base {
 			n++
 		}
 	}
+
 	return callID(msg, base, n)
 }
 
@@ -166,6 +174,7 @@ func (p *pairing) keep(session string, list []seenCall) {
 	if n := len(list) - maxCalls; n > 0 {
 		list = slices.Clone(list[n:])
 	}
+
 	p.mu.calls[session] = list
 	if len(p.mu.order) > maxSessions {
 		delete(p.mu.calls, p.mu.order[0])
@@ -176,31 +185,37 @@ func (p *pairing) keep(session string, list []seenCall) {
 // tailBytes is how far from its end a transcript is looked through for the newest answer.
 const tailBytes = 4 << 20
 
-// newestAnswer gives the model's newest message that was in the file at a time; empty when there is none. A hook may come
-// late, when the file has gone on. The file is looked at and nothing of it is kept.
+// newestAnswer gives the model's newest message that was in the file at a time; empty when there is none. A hook may
+// come late, when the file has gone on. The file is looked at and nothing of it is kept.
 func newestAnswer(path string, at time.Time) message {
 	if !filepath.IsAbs(path) {
 		return message{}
 	}
+
 	later := func(m message) bool {
 		t := stamp(m.Timestamp)
 		return !at.IsZero() && !t.IsZero() && t.After(at)
 	}
+
 	if isDocument(path) {
 		return newestInDocument(path, later)
 	}
+
 	file := lines.Open(path)
 	defer file.Close() // read only
 	size, err := file.Size()
 	if err != nil {
 		return message{}
 	}
+
 	var found message
+
 	// What cannot be read has no answer: the caller does without.
 	_ = file.Backward(size, tailBytes, func(line lines.Line) bool {
 		if bytes.HasPrefix(line.Data, []byte(`{"$set"`)) {
 			return true
 		}
+
 		var m message
 		if lines.Decode(line.Data, &m) != nil || !m.talks() || later(m) {
 			return true
@@ -208,8 +223,11 @@ func newestAnswer(path string, at time.Time) message {
 		if m.Type == typeGemini {
 			found = m
 		}
-		return m.Type != typeGemini && m.Type != typeUser // after a user message, results or prompt, no answer is there yet
+
+		// after a user message, results or prompt, no answer is there yet
+		return m.Type != typeGemini && m.Type != typeUser
 	})
+
 	return found
 }
 
@@ -219,14 +237,17 @@ func newestInDocument(path string, later func(message) bool) (found message) {
 	if err != nil || info.Size() > tailBytes {
 		return message{}
 	}
+
 	_, err = eachMessage(path, func(m message, _ int64) error {
 		if m.Type == typeGemini && !later(m) {
 			found = m
 		}
 		return nil
 	})
+
 	if err != nil {
 		return message{} // as above
 	}
+
 	return found
 }

@@ -37,17 +37,20 @@ func childFiles(path, session string) []liveEntry {
 		strings.HasPrefix(session, ".") {
 		return nil
 	}
+
 	dir := filepath.Join(chats, session)
 	names, err := os.ReadDir(dir)
 	if err != nil {
 		return nil // there is none, or it is not for us
 	}
+
 	var files []liveEntry
 	for _, n := range names {
 		if info, err := n.Info(); err == nil && info.Mode().IsRegular() && strings.HasSuffix(n.Name(), ".jsonl") {
 			files = append(files, liveEntry{filepath.Join(dir, n.Name()), info.ModTime()})
 		}
 	}
+
 	newestFirst(files)
 	return files[:min(len(files), maxChildren)]
 }
@@ -71,6 +74,7 @@ func begunFor(path, session string, asker message) []child {
 	if asker.ID == "" {
 		return nil
 	}
+
 	var list []child
 	for _, f := range childFiles(path, session) {
 		if f.changed.Add(time.Second).Before(stamp(asker.Timestamp)) {
@@ -80,6 +84,7 @@ func begunFor(path, session string, asker message) []child {
 			list = append(list, c)
 		}
 	}
+
 	slices.SortStableFunc(list, func(a, b child) int { return cmp.Compare(a.began.UnixMilli(), b.began.UnixMilli()) })
 	return list
 }
@@ -100,6 +105,7 @@ func (a *Agent) toolOf(
 	if e.Name == agentTool || len(asker.ToolCalls) > 0 && asker.asked(base) {
 		return nil, asker.ID
 	}
+
 	var who child
 	var waits message
 	index := 0
@@ -109,14 +115,17 @@ func (a *Agent) toolOf(
 			who, waits, index = c, m, i
 		}
 	}
+
 	if waits.ID == "" {
 		return nil, asker.ID
 	}
+
 	start := *e
 	e.Key.Child, e.Transcript = who.id, who.path
 	if a.pairs.knows(childSession(session, who.id)) {
 		return nil, waits.ID
 	}
+
 	start.Kind, start.Name, start.Input = checkpoint.EventChildStart, "", ""
 	start.Child, start.ChildName = who.id, a.pairs.agentOf(session, asker.ID, index)
 	began := start
@@ -153,6 +162,7 @@ func (r *reader) children(s *state, b *checkpoint.Batch) {
 		h, _ := headerOf(r.src.Path)
 		session = h.SessionID
 	}
+
 	files := childFiles(r.src.Path, session)
 	if r.src.Child != "" || len(files) == 0 {
 		return
@@ -160,6 +170,7 @@ func (r *reader) children(s *state, b *checkpoint.Batch) {
 	if r.told == nil {
 		r.told = map[string]told{}
 	}
+
 	asker := newestAnswer(r.src.Path, time.Time{})
 	newest := s.Child
 	for _, f := range slices.Backward(files) {
@@ -170,12 +181,14 @@ func (r *reader) children(s *state, b *checkpoint.Batch) {
 				continue // its header may still be written
 			}
 		}
+
 		if at := t.began.UnixMilli(); !known && !t.none && at > s.Child {
 			newest = max(newest, at)
 			b.Entries = append(b.Entries,
 				checkpoint.Entry{Kind: checkpoint.EntryChildStart, ID: "child:" + t.id, At: t.began, Child: t.id,
 					Transcript: t.path, Session: r.foreign})
 		}
+
 		if !t.none && !t.over && !t.worksFor(asker) {
 			t.over = true
 			ended := func(e checkpoint.Entry) bool { return e.Kind == checkpoint.EntryChildEnd && e.Child == t.id }
@@ -185,7 +198,9 @@ func (r *reader) children(s *state, b *checkpoint.Batch) {
 						Session: r.foreign})
 			}
 		}
+
 		r.told[f.path] = t
 	}
+
 	s.Child = newest
 }

@@ -26,17 +26,20 @@ func walkDocument(src agent.Source) wholefile.Walk {
 		if e, ok := about(src, foreign); ok {
 			doc.Head = []checkpoint.Entry{e}
 		}
+
 		c := entries{Page: &lines.Page[state]{State: state{h: newHistory(true)}}}
 		err := messages(wholefile.NewJSON(in), &header{}, func(m message, size int) error {
 			if _, twice := c.State.h.told[m.ID]; twice || m.ID == "" {
 				return ctx.Err()
 			}
+
 			c.Entries = nil
 			c.message(m)
 			list := c.Entries
 			for i := range list {
 				list[i].Session = foreign
 			}
+
 			said := func(kind checkpoint.EntryKind) bool {
 				return slices.ContainsFunc(list, func(e checkpoint.Entry) bool { return e.Kind == kind && !e.Aside })
 			}
@@ -47,6 +50,7 @@ func walkDocument(src agent.Source) wholefile.Walk {
 				Entries: func() []checkpoint.Entry { return list },
 			}))
 		})
+
 		return doc, err
 	}
 }
@@ -79,6 +83,7 @@ func messages(j *wholefile.JSON, h *header, fn func(m message, size int) error) 
 				if lines.Decode(raw, &m) != nil {
 					return wholefile.ErrBroken
 				}
+
 				return fn(m, len(raw))
 			})
 		}
@@ -108,14 +113,17 @@ func eachMessage(path string, fn func(m message, off int64) error) (end docEnd, 
 	if err != nil {
 		return end, err
 	}
+
 	defer file.Close() // read only
 	j, last := wholefile.NewJSON(file), int64(0)
 	err = messages(j, &end.header, func(m message, _ int) error {
 		last = j.Off()
 		return fn(m, last)
 	})
+
 	if errors.Is(err, wholefile.ErrBroken) {
 		end.torn, err = info.Size()-last, nil // an empty file is a session of which nothing is written yet
 	}
+
 	return end, err
 }

@@ -32,6 +32,7 @@ func (c *entries) record(ctx context.Context, r lines.Record,
 	if c.State.h == nil {
 		c.State.h = newHistory(c.Complete())
 	}
+
 	rewrites := rec.RewindTo != "" || rec.ID == "" && rec.Set != nil && rec.Set.Messages != nil
 	if rewrites && !c.State.h.whole {
 		c.State.h.whole = true // asked once
@@ -46,6 +47,7 @@ func (c *entries) record(ctx context.Context, r lines.Record,
 		for _, id := range c.State.h.rewind(rec.RewindTo) {
 			c.Add(checkpoint.Entry{Op: checkpoint.Retract, ID: ident(id)})
 		}
+
 	case rec.ID != "":
 		c.message(rec.message)
 	case rewrites:
@@ -53,9 +55,11 @@ func (c *entries) record(ctx context.Context, r lines.Record,
 		c.State.Copying = false
 		c.State.h.order = nil
 		fallthrough
+
 	default:
 		c.batch(list)
 	}
+
 	return nil
 }
 
@@ -73,9 +77,11 @@ func (c *entries) batch(list []message) {
 		if _, known := c.State.h.told[m.ID]; known && !there[m.ID] {
 			c.State.h.order = append(c.State.h.order, m.ID)
 		}
+
 		there[m.ID] = true
 		c.message(m)
 	}
+
 	if len(list) > 0 {
 		c.State.Copying = false
 	}
@@ -119,16 +125,19 @@ func (c *entries) message(m message) {
 	if raw != "" {
 		c.State.h.said.Add(strconv.FormatUint(hash, 16))
 	}
+
 	switch m.Type {
 	case typeUser:
 		if fresh && m.ID != environmentID {
 			c.user(raw, base)
 		}
+
 	case typeGemini:
 		if fresh {
 			c.words(m, raw, base)
 		}
 		c.toolCalls(m, base)
+
 	case "info", "error", "warning":
 		if fresh {
 			c.notice(m, raw, base)
@@ -149,6 +158,7 @@ func (c *entries) follows(m message, bare bool) {
 			c.State.Answer = m.ID
 		}
 		c.State.Noted = false
+
 	default:
 		c.State.Noted = true
 	}
@@ -162,9 +172,11 @@ func (c *entries) user(raw string, base checkpoint.Entry) {
 		c.State.Copying = true
 		return
 	}
+
 	for _, marker := range payload.Markers(raw) {
 		c.Add(checkpoint.Entry{ID: marker, Kind: checkpoint.EntryOwn, At: base.At})
 	}
+
 	base.Kind = checkpoint.EntryUser
 	if base.Text, base.Aside = personal(raw); base.Text != "" {
 		c.State.Copying = false
@@ -200,6 +212,7 @@ func (c *entries) toolCalls(m message, base checkpoint.Entry) {
 	if other, ok := c.State.h.asker[m.ID]; ok {
 		asker = other
 	}
+
 	equal := map[string]int{}
 	cancelled, news := 0, false
 	for _, t := range m.ToolCalls {
@@ -209,10 +222,12 @@ func (c *entries) toolCalls(m message, base checkpoint.Entry) {
 		if t.Status == "cancelled" {
 			cancelled++
 		}
+
 		over, failed := t.ended()
 		if !c.State.h.calls.Add(id + " " + strconv.FormatBool(over)) {
 			continue
 		}
+
 		news = true
 		call := base
 		call.ID, call.Kind, call.Call = "call:"+id, checkpoint.EntryCall, id
@@ -222,6 +237,7 @@ func (c *entries) toolCalls(m message, base checkpoint.Entry) {
 		if !over {
 			continue
 		}
+
 		result := base
 		result.ID, result.Kind, result.Call = "end:"+id, checkpoint.EntryResult, id
 		result.Name, result.Output, result.Failed = call.Name, t.output(), failed
@@ -232,6 +248,7 @@ func (c *entries) toolCalls(m message, base checkpoint.Entry) {
 				Name: agentName(t.Args)})
 		}
 	}
+
 	if news && cancelled == len(m.ToolCalls) { // then nothing is sent to the model: the person broke the turn off
 		base.ID, base.Kind = "cut:"+base.ID, checkpoint.EntryInterrupt
 		c.Add(base)

@@ -47,6 +47,7 @@ func fact(data []byte) (repair.Fact, bool) {
 	if lines.Decode(data, &rec) != nil {
 		return repair.Fact{}, false
 	}
+
 	f := repair.Fact{Header: rec.ProjectHash != ""}
 	list := rec.Messages
 	if rec.Set != nil && rec.Set.Messages != nil {
@@ -55,6 +56,7 @@ func fact(data []byte) (repair.Fact, bool) {
 	if rec.ID != "" {
 		list = []message{rec.message}
 	}
+
 	for _, m := range list {
 		f.Talk = f.Talk || talk(m)
 		f.Compaction = f.Compaction || m.Type == typeUser && isSummary(m.text())
@@ -67,6 +69,7 @@ func fact(data []byte) (repair.Fact, bool) {
 			}
 		}
 	}
+
 	return f, true
 }
 
@@ -79,6 +82,7 @@ func talk(m message) bool {
 	case typeGemini:
 		return text != "" || len(m.ToolCalls) > 0
 	}
+
 	return false
 }
 
@@ -94,24 +98,29 @@ func makeHeader(path string, stub []byte, first [][]byte) ([]byte, error) {
 				SessionID string `json:"sessionId"`
 			} `json:"$set"`
 		}
+
 		if lines.Decode(data, &rec) != nil {
 			continue
 		}
+
 		id = either(id, rec.SessionID, rec.Set.SessionID)
 		hash, stamp = either(hash, rec.ProjectHash), either(stamp, rec.Timestamp)
 	}
+
 	if root := projectRoot(path); hash == "" && root != "" {
 		hash = hashOfPath(root)
 	}
 	if m := fileName().FindStringSubmatch(filepath.Base(path)); id == "" && m != nil && len(m[1]) == 8 {
 		id = m[1] + repair.Name(m[1])[8:] // the program finds a session by the part that the name keeps
 	}
+
 	switch {
 	case id == "":
 		return nil, errors.New("neither the name of the file nor another record tells the session's id")
 	case hash == "":
 		return nil, errors.New("nothing tells whose project it is")
 	}
+
 	return repair.NewObject(nil).Set("sessionId", id).Set("projectHash", hash).Set("startTime", stamp).
 		Set("lastUpdated", stamp).Set("kind", "main").Bytes(), nil
 }
@@ -133,6 +142,7 @@ func closeCall(from []byte, _ repair.Call, _ string) ([]byte, string) {
 	if lines.Decode(from, &m) != nil {
 		return nil, ""
 	}
+
 	var calls []json.RawMessage
 	for _, raw := range m.ToolCalls {
 		var t toolCall
@@ -143,12 +153,14 @@ func closeCall(from []byte, _ repair.Call, _ string) ([]byte, string) {
 			calls = append(calls, raw)
 			continue
 		}
+
 		part := map[string]any{"functionResponse": map[string]any{"id": t.ID, "name": t.Name,
 			"response": map[string]string{"error": repair.Interrupted}}}
 		calls = append(calls, repair.NewObject(raw).Keep("id", "name", "args").Set("result", []any{part}).
 			Set("status", "cancelled").
 			Keep("timestamp", "agentId", "displayName", "description").Set("resultDisplay", repair.Interrupted).Bytes())
 	}
+
 	return repair.NewObject(from).Keep("id", "timestamp", "type", "content", "displayContent", "thoughts", "tokens",
 		"model").Set("toolCalls", calls).Bytes(), ""
 }

@@ -17,16 +17,20 @@ func examineDocument(ctx context.Context, path string) (*repair.Examined, error)
 		if m.Type == typeUser && isSummary(m.text()) {
 			d.Compactions++
 		}
+
 		for _, t := range m.ToolCalls {
 			if over, _ := t.ended(); !over {
 				d.Open = append(d.Open, repair.OpenCall{ID: t.ID, Name: t.Name, Offset: off})
 			}
 		}
+
 		return ctx.Err()
 	})
+
 	if err != nil {
 		return nil, err
 	}
+
 	d.Torn = end.torn > 0
 	return d.Whole(name, path)
 }

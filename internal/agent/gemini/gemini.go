@@ -1,20 +1,22 @@
-// Package gemini knows Gemini CLI: its hook payloads, its settings file and its transcripts, in the form of today (lines
-// that add to and rewrite the conversation) and in the older one (a JSON document written anew as a whole).
+// Package gemini knows Gemini CLI: its hook payloads, its settings file and its transcripts, in the form of today
+// (lines that add to and rewrite the conversation) and in the older one (a JSON document written anew as a whole).
 //
 // It promises:
-//   - Payloads are decoded once, here; all text comes out redacted, cut and valid; an event that belay does not know means
-//     nothing. When there is nothing to say to the model, a hook prints nothing at all: what it prints goes in front of the
-//     person's words.
+//   - Payloads are decoded once, here; all text comes out redacted, cut and valid; an event that belay does not know
+//     means nothing. When there is nothing to say to the model, a hook prints nothing at all: what it prints goes in
+//     front of the person's words.
 //   - A tool call has one id for both witnesses, although the program gives hooks none: see calls.go.
-//   - Transcripts are only read. A message counts once, whichever way and however often it is written; one that was taken
-//     back is retracted.
+//   - Transcripts are only read. A message counts once, whichever way and however often it is written; one that was
+//     taken back is retracted.
 //   - A sub-agent is a child of its session, found by its file: see children.go.
 //   - A second file of a session that holds nothing but a header is passed over: the program makes one at each resume.
-//   - The one file of the program's that is ever written is settings.json, by Install and Uninstall, as an edit of the text.
+//   - The one file of the program's that is ever written is settings.json, by Install and Uninstall, as an edit of the
+//     text.
 //
-// What it cannot do: the file alone does not say that a turn has ended, nor that a call is running (calls are written when
-// they have ended), so a session without hooks counts its last turn only when the next begins. The program deletes sessions at its
-// start (those over 30 days, and those in which it finds nothing to go on with): belay's mirror is what is left then.
+// What it cannot do: the file alone does not say that a turn has ended, nor that a call is running (calls are written
+// when they have ended), so a session without hooks counts its last turn only when the next begins. The program deletes
+// sessions at its start (those over 30 days, and those in which it finds nothing to go on with): belay's mirror is what
+// is left then.
 package gemini
 
 import (
@@ -58,17 +60,19 @@ func New(h agent.Host) *Agent {
 		managed: systemSettings(h),
 		fsys:    h.FS,
 	}
+
 	if dir := h.Dir("GEMINI_CLI_HOME"); dir != "" {
 		a.home = filepath.Join(dir, ".gemini")
 	}
+
 	return a
 }
 
 // Name is "gemini".
 func (a *Agent) Name() string { return name }
 
-// Limits of Gemini CLI. It cuts no injected text, up to 200,000 bytes: it is the model's attention that is spared. No hook
-// comes after a compaction.
+// Limits of Gemini CLI. It cuts no injected text, up to 200,000 bytes: it is the model's attention that is spared. No
+// hook comes after a compaction.
 func (a *Agent) Limits() agent.Limits {
 	return agent.Limits{BriefBytes: 9000, QuietCompaction: true}
 }
@@ -81,17 +85,28 @@ func (a *Agent) ResumeCommand(session string) string {
 	return "gemini --resume " + payload.ShellWord(session)
 }
 
-// hookEvents are the events belay lives from. Each hook holds the program up, so that those which say nothing more are left
-// out: BeforeModel, BeforeToolSelection and AfterModel (one for each piece of an answer), Notification, and PreCompress but
-// for the person's own command, as it comes before each call of the model: so what is left of it is a true sign.
+// hookEvents are the events belay lives from. Each hook holds the program up, so that those which say nothing more are
+// left out: BeforeModel, BeforeToolSelection and AfterModel (one for each piece of an answer), Notification, and
+// PreCompress but for the person's own command, as it comes before each call of the model: so what is left of it is a
+// true sign.
 func hookEvents() []settings.Event {
 	list := []settings.Event{
-		{Name: "SessionStart", Waits: true}, {Name: "BeforeAgent"}, {Name: "BeforeTool", Matcher: "*"},
-		{Name: "AfterTool", Matcher: "*"}, {Name: "AfterAgent"}, {Name: "PreCompress", Matcher: "manual"}, {Name: "SessionEnd"},
+		{Name: "SessionStart", Waits: true},
+		{Name: "BeforeAgent"},
+		{Name: "BeforeTool", Matcher: "*"},
+		{
+			Name:    "AfterTool",
+			Matcher: "*",
+		},
+		{Name: "AfterAgent"},
+		{Name: "PreCompress", Matcher: "manual"},
+		{Name: "SessionEnd"},
 	}
+
 	for i := range list {
 		list[i].Timeout = 5 * time.Second
 	}
+
 	return list
 }
 

@@ -42,7 +42,12 @@ func more(t testing.TB, path, text string) {
 }
 
 // readAll reads a transcript to its end and joins what it gave.
-func readAll(t testing.TB, tr checkpoint.Transcript, from checkpoint.Cursor, opt checkpoint.ReadOptions) checkpoint.Batch {
+func readAll(
+	t testing.TB,
+	tr checkpoint.Transcript,
+	from checkpoint.Cursor,
+	opt checkpoint.ReadOptions,
+) checkpoint.Batch {
 	t.Helper()
 	var all checkpoint.Batch
 	for n := 0; ; n++ {
@@ -50,6 +55,7 @@ func readAll(t testing.TB, tr checkpoint.Transcript, from checkpoint.Cursor, opt
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		all.Entries = append(all.Entries, b.Entries...)
 		all.Losses.Add(b.Losses)
 		all.First, all.Skipped = all.First || b.First, all.Skipped+b.Skipped
@@ -78,17 +84,21 @@ func tell(entries []checkpoint.Entry) string {
 				s += "," + f.name
 			}
 		}
+
 		id := e.ID
 		if e.Kind == checkpoint.EntryCall || e.Kind == checkpoint.EntryResult || e.Kind == checkpoint.EntryMeta {
 			id = ""
 		}
+
 		for _, v := range []string{id, e.Name, e.Text, e.Input, e.Output} {
 			if v != "" {
 				s += " " + v
 			}
 		}
+
 		lines = append(lines, s)
 	}
+
 	return strings.Join(lines, "\n")
 }
 
@@ -102,6 +112,7 @@ func digest(b checkpoint.Batch) string {
 			kinds[string(e.Op)]++
 			continue
 		}
+
 		kinds[string(e.Kind)]++
 		switch {
 		case e.Kind == checkpoint.EntryUser && !e.Aside:
@@ -119,10 +130,12 @@ func digest(b checkpoint.Batch) string {
 			}
 		}
 	}
+
 	var parts []string
 	for _, k := range slices.Sorted(maps.Keys(kinds)) {
 		parts = append(parts, fmt.Sprintf("%s=%d", k, kinds[k]))
 	}
+
 	l := b.Losses
 	return fmt.Sprintf("%s turns=%d calls=%d failed=%d open=%d bad=%d torn=%d last=%.8x",
 		strings.Join(parts, " "), turns, calls, failed, len(open), l.BadLines, l.Torn, sha256.Sum256([]byte(words)))
@@ -145,17 +158,21 @@ func looks(t *testing.T, dir string) map[string]string {
 		if err != nil || e.IsDir() {
 			return err
 		}
+
 		info, err := e.Info()
 		if err != nil {
 			return err
 		}
+
 		data, err := os.ReadFile(path)
 		files[path] = fmt.Sprintf("%x %v %v", sha256.Sum256(data), info.Mode(), info.ModTime())
 		return err
 	})
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return files
 }
 
@@ -171,8 +188,10 @@ func standing(entries []checkpoint.Entry) string {
 		if _, ok := byID[e.ID]; !ok {
 			ids = append(ids, e.ID)
 		}
+
 		byID[e.ID] = e
 	}
+
 	var list []checkpoint.Entry
 	done := map[string]bool{}
 	for _, id := range slices.Backward(ids) { // one that was taken back and came again stands where it came again
@@ -181,6 +200,7 @@ func standing(entries []checkpoint.Entry) string {
 			list = append(list, e)
 		}
 	}
+
 	slices.Reverse(list)
 	return tell(list)
 }
@@ -189,7 +209,14 @@ const head = `{"sessionId":"11111111-1111-4111-8111-111111111111","projectHash":
 
 // said is a message as the program writes it.
 func said(id, typ, text string) string {
-	data, _ := json.Marshal(map[string]any{"id": id, "timestamp": "2026-01-05T10:00:07.000Z", "type": typ, "content": []any{map[string]any{"text": text}}})
+	data, _ := json.Marshal(
+		map[string]any{
+			"id":        id,
+			"timestamp": "2026-01-05T10:00:07.000Z",
+			"type":      typ,
+			"content":   []any{map[string]any{"text": text}},
+		},
+	)
 	return string(data)
 }
 

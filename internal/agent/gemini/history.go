@@ -38,6 +38,7 @@ func (h *history) add(id string) {
 	if len(h.order) >= maxMessages { // no such conversation is real: what comes again will be told again
 		h.order, h.told, h.asker, h.whole = nil, map[string]uint64{}, map[string]string{}, false
 	}
+
 	h.order = append(h.order, id)
 	h.told[id] = 0
 }
@@ -51,5 +52,6 @@ func (h *history) rewind(id string) []string {
 	for _, g := range gone {
 		delete(h.told, g)
 	}
+
 	return gone
 }

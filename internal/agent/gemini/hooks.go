@@ -29,13 +29,14 @@ func label(p payload.Payload, key string) string { return words(p.Text(key), max
 // Decode maps one hook call to events. An event that belay does not know means nothing; a known one without a session
 // is ErrNoSession; a payload that is no JSON object is ErrBadPayload unless it was cut, when what stands whole counts.
 //
-// It looks at the end of the session's transcript, for what the payload does not say: which message of the model's asked
-// for a tool call, and which of the texts of a turn is its last.
+// It looks at the end of the session's transcript, for what the payload does not say: which message of the model's
+// asked for a tool call, and which of the texts of a turn is its last.
 func (a *Agent) Decode(_ context.Context, h agent.Hook) (agent.Incoming, error) {
 	p, err := payload.ParsePayload(h.Payload, h.Cut)
 	if err != nil {
 		return agent.Incoming{}, fmt.Errorf("decode %s %s payload: %w", name, h.Event, err)
 	}
+
 	event := p.Text("hook_event_name")
 	if event == "" {
 		event = h.Event
@@ -43,19 +44,23 @@ func (a *Agent) Decode(_ context.Context, h agent.Hook) (agent.Incoming, error) 
 	if !known(event, p) {
 		return agent.Incoming{}, nil
 	}
+
 	session := p.ID("session_id")
 	if session == "" {
 		return agent.Incoming{}, fmt.Errorf("decode %s %s payload: %w", name, event, ErrNoSession)
 	}
+
 	cwd := p.Path("cwd")
 	if cwd == "" && len(h.Cwd) <= maxPath {
 		cwd = h.Cwd // hooks run in the session's folder
 	}
+
 	cwd = payload.RealPath(cwd)
 	e := checkpoint.Event{
 		Transcript: p.Path("transcript_path"),
 		Workspace:  cwd,
 	}
+
 	e.Key = checkpoint.NewKey(name, a.account(e.Transcript), session, cwd)
 	before, ask := a.meaning(event, p, h, &e)
 	return agent.Incoming{Events: append(before, e), Ask: ask}, nil
@@ -66,16 +71,23 @@ func known(event string, p payload.Payload) bool {
 	if event == "PreCompress" { // before each call of the model, whether or not anything is compressed
 		return p.Text("trigger") == "manual"
 	}
+
 	for _, e := range hookEvents() {
 		if e.Name == event {
 			return true
 		}
 	}
+
 	return false
 }
 
 // meaning fills in what an event says, and gives what must be told before it.
-func (a *Agent) meaning(event string, p payload.Payload, h agent.Hook, e *checkpoint.Event) (before []checkpoint.Event, ask agent.Ask) {
+func (a *Agent) meaning(
+	event string,
+	p payload.Payload,
+	h agent.Hook,
+	e *checkpoint.Event,
+) (before []checkpoint.Event, ask agent.Ask) {
 	session := e.Key.Account + "\x00" + e.Key.Session
 	switch event {
 	case "SessionStart":
@@ -83,11 +95,13 @@ func (a *Agent) meaning(event string, p payload.Payload, h agent.Hook, e *checkp
 		e.Transcript = liveFile(e.Transcript, e.Key.Session)
 		a.pairs.turn(session)
 		return nil, agent.AskStart
+
 	case "BeforeAgent":
 		e.Kind = checkpoint.EventPrompt
 		e.Text, e.Aside = personal(p.Text("prompt"))
 		a.pairs.turn(session)
 		return nil, agent.AskCarry
+
 	case "BeforeTool", "AfterTool":
 		base, at := called(p, h, e)
 		var msg string
@@ -95,6 +109,7 @@ func (a *Agent) meaning(event string, p payload.Payload, h agent.Hook, e *checkp
 		if e.Key.Child != "" {
 			session = childSession(session, e.Key.Child)
 		}
+
 		if event == "BeforeTool" {
 			e.Kind, e.Call = checkpoint.EventToolStart, a.pairs.started(session, base, at, msg)
 			if e.Name == agentTool {
@@ -102,9 +117,11 @@ func (a *Agent) meaning(event string, p payload.Payload, h agent.Hook, e *checkp
 			}
 			break
 		}
+
 		e.Kind, e.Call = checkpoint.EventToolEnd, a.pairs.ended(session, base, at, msg)
 		e.Output, e.Failed = response(e.Name, p["tool_response"])
 		e.Background = commandGoesOn(e.Name, e.Output)
+
 	case "AfterAgent":
 		e.Kind, e.Text = checkpoint.EventStop, lastAnswer(p, e.Transcript)
 	case "PreCompress":
@@ -113,10 +130,12 @@ func (a *Agent) meaning(event string, p payload.Payload, h agent.Hook, e *checkp
 		e.Kind, e.Reason = checkpoint.EventEnd, label(p, "reason")
 		a.pairs.turn(session)
 	}
+
 	return before, agent.AskNothing
 }
 
-// called fills in what all tool events have, and gives what the call's id is made of, beside the message that asked for it.
+// called fills in what all tool events have, and gives what the call's id is made of, beside the message that asked for
+// it.
 func called(p payload.Payload, h agent.Hook, e *checkpoint.Event) (base, at string) {
 	e.Name, e.Input = label(p, "tool_name"), toolText(p["tool_input"])
 	if at = p.ID("timestamp"); at == "" {
@@ -132,28 +151,33 @@ func response(tool string, raw json.RawMessage) (output string, failed bool) {
 		Display json.RawMessage `json:"returnDisplay"`
 		Error   json.RawMessage `json:"error"`
 	}
+
 	if json.Unmarshal(raw, &r) != nil {
 		return toolText(raw), false
 	}
+
 	for _, said := range [][]byte{r.Content, r.Display, r.Error} {
 		if output == "" {
 			output = toolText(said)
 		}
 	}
+
 	return output, len(r.Error) > 0 && string(r.Error) != "null" || commandFailed(tool, output)
 }
 
-// lastAnswer is the last text of a turn. The payload joins all texts of the turn, some of them doubled; the transcript has
-// them one by one, the last one too.
+// lastAnswer is the last text of a turn. The payload joins all texts of the turn, some of them doubled; the transcript
+// has them one by one, the last one too.
 func lastAnswer(p payload.Payload, transcript string) string {
 	said := p.Text("prompt_response")
 	if said == "[no response text]" {
 		said = ""
 	}
+
 	last := newestAnswer(transcript, stamp(p.Text("timestamp"))).text()
 	if flat := squeeze(last); flat != "" && strings.Contains(squeeze(said), flat) {
 		said = last
 	}
+
 	return strings.TrimSpace(words(said, checkpoint.CutText))
 }
 
@@ -165,10 +189,12 @@ func (a *Agent) account(transcript string) string {
 	if !filepath.IsAbs(transcript) {
 		return ""
 	}
+
 	for dir := filepath.Dir(transcript); len(dir) > 1; dir = filepath.Dir(dir) {
 		if filepath.Base(dir) != "chats" || filepath.Base(filepath.Dir(filepath.Dir(dir))) != "tmp" {
 			continue
 		}
+
 		home := filepath.Dir(filepath.Dir(filepath.Dir(dir)))
 		if home == a.plain {
 			return ""
@@ -176,8 +202,10 @@ func (a *Agent) account(transcript string) string {
 		if home = payload.RealPath(home); a.plain != "" && home == payload.RealPath(a.plain) {
 			return ""
 		}
+
 		return home
 	}
+
 	return ""
 }
 
@@ -187,13 +215,16 @@ func (a *Agent) Reply(event, text string) []byte {
 	if text == "" || event != "SessionStart" && event != "BeforeAgent" {
 		return nil
 	}
+
 	type output struct {
 		Event   string `json:"hookEventName"`
 		Context string `json:"additionalContext"`
 	}
+
 	var doc bytes.Buffer
 	enc := json.NewEncoder(&doc)
 	enc.SetEscapeHTML(false)
+
 	// Two strings always encode.
 	_ = enc.Encode(struct {
 		Output output `json:"hookSpecificOutput"`

@@ -26,19 +26,21 @@ func decode(t *testing.T, a *Agent, payload string) (checkpoint.Event, agent.Ask
 	return in.Events[0], in.Ask
 }
 
-// TestCapturedHooks: every call that the real program made means what it says, and hooks and transcript of one session tell
-// of the same calls, prompts and last words.
+// TestCapturedHooks: every call that the real program made means what it says, and hooks and transcript of one session
+// tell of the same calls, prompts and last words.
 func TestCapturedHooks(t *testing.T) {
 	file, err := os.Open("testdata/hooks/0.61-hook-stdin.jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer file.Close()
 	transcript := filepath.Join(t.TempDir(), "session-2026-11-30T15-23-e427d0ca.jsonl")
 	data, err := os.ReadFile("testdata/transcripts/0.61-tools-then-resume.jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	put(t, transcript, string(data))
 	a := &Agent{}
 	got := map[checkpoint.EventKind][]string{}
@@ -49,19 +51,23 @@ func TestCapturedHooks(t *testing.T) {
 		if err := json.Unmarshal(lines.Bytes(), &p); err != nil {
 			t.Fatal(err)
 		}
+
 		p["transcript_path"] = transcript
 		payload, err := json.Marshal(p)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		in, err := a.Decode(t.Context(), agent.Hook{Payload: payload})
 		if err != nil {
 			t.Fatalf("%s: %v", payload, err)
 		}
+
 		for _, e := range in.Events {
 			got[e.Kind] = append(got[e.Kind], e.Call+e.Text+e.Source+e.Reason)
 		}
 	}
+
 	want := map[checkpoint.EventKind][]string{}
 	prompts, answers := []string{}, []string{}
 	for _, e := range readAll(t, open(transcript), "", checkpoint.ReadOptions{}).Entries {
@@ -76,6 +82,7 @@ func TestCapturedHooks(t *testing.T) {
 			answers = append(answers, e.Text)
 		}
 	}
+
 	want[checkpoint.EventStart], want[checkpoint.EventEnd] = []string{"startup"}, []string{"exit"}
 	want[checkpoint.EventPrompt], want[checkpoint.EventStop] = prompts[:1], answers[1:2]
 	if g, w := fmt.Sprint(got), fmt.Sprint(want); g != w {
@@ -85,15 +92,19 @@ func TestCapturedHooks(t *testing.T) {
 
 // TestHookCases: the other captured calls are understood too.
 func TestHookCases(t *testing.T) {
-	for _, event := range []string{"SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent", "PreCompress", "SessionEnd"} {
+	for _, event := range []string{
+		"SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent", "PreCompress", "SessionEnd",
+	} {
 		data, err := os.ReadFile("testdata/hooks/" + event + ".json")
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var cases []struct{ Stdin json.RawMessage }
 		if err := json.Unmarshal(data, &cases); err != nil {
 			t.Fatal(err)
 		}
+
 		for _, c := range cases {
 			in, err := (&Agent{plain: "/home/u/.gemini"}).Decode(t.Context(), agent.Hook{Payload: c.Stdin})
 			n := 1
@@ -103,8 +114,10 @@ func TestHookCases(t *testing.T) {
 			if err != nil || len(in.Events) != n {
 				t.Fatalf("%s: got %d events, %v, want %d", event, len(in.Events), err, n)
 			}
+
 			for _, e := range in.Events {
-				if e.Key.Session == "" || e.Key.Account != "" || e.Workspace != "/home/u/proj" || !strings.HasPrefix(e.Transcript, "/home/u/.gemini/tmp/proj/chats/") {
+				if e.Key.Session == "" || e.Key.Account != "" || e.Workspace != "/home/u/proj" ||
+					!strings.HasPrefix(e.Transcript, "/home/u/.gemini/tmp/proj/chats/") {
 					t.Errorf("%s: got %+v, want session, workspace and transcript, and no account", event, e)
 				}
 			}
@@ -119,22 +132,62 @@ func TestMeaning(t *testing.T) {
 		want    checkpoint.Event
 		ask     agent.Ask
 	}{
-		{`"hook_event_name":"SessionStart","source":"resume"}`, checkpoint.Event{Kind: checkpoint.EventStart, Source: "resume"}, agent.AskStart},
-		{`"hook_event_name":"BeforeAgent","prompt":"<hook_context>x &lt;/hook_context&gt;</hook_context>\n\nplease go on"}`, checkpoint.Event{Kind: checkpoint.EventPrompt, Text: "please go on"}, agent.AskCarry},
-		{`"hook_event_name":"BeforeAgent","prompt":"/deploy now"}`, checkpoint.Event{Kind: checkpoint.EventPrompt, Text: "/deploy now", Aside: true}, agent.AskCarry},
-		{`"hook_event_name":"BeforeAgent","prompt":"look at @a\n--- Content from referenced files ---\nlots"}`, checkpoint.Event{Kind: checkpoint.EventPrompt, Text: "look at @a"}, agent.AskCarry},
-		{`"hook_event_name":"AfterAgent","prompt":"p","prompt_response":" two \nwords "}`, checkpoint.Event{Kind: checkpoint.EventStop, Text: "two \nwords"}, agent.AskNothing},
-		{`"hook_event_name":"AfterAgent","prompt_response":"[no response text]"}`, checkpoint.Event{Kind: checkpoint.EventStop}, agent.AskNothing},
-		{`"hook_event_name":"PreCompress","trigger":"manual"}`, checkpoint.Event{Kind: checkpoint.EventCompacting, Reason: "manual"}, agent.AskNothing},
-		{`"hook_event_name":"SessionEnd","reason":"exit"}`, checkpoint.Event{Kind: checkpoint.EventEnd, Reason: "exit"}, agent.AskNothing},
+		{
+			`"hook_event_name":"SessionStart","source":"resume"}`,
+			checkpoint.Event{Kind: checkpoint.EventStart, Source: "resume"},
+			agent.AskStart,
+		},
+		{
+			`"hook_event_name":"BeforeAgent","prompt":"<hook_context>x &lt;/hook_context&gt;</hook_context>\n\nplease go on"}`,
+			checkpoint.Event{Kind: checkpoint.EventPrompt, Text: "please go on"},
+			agent.AskCarry,
+		},
+		{
+			`"hook_event_name":"BeforeAgent","prompt":"/deploy now"}`,
+			checkpoint.Event{Kind: checkpoint.EventPrompt, Text: "/deploy now", Aside: true},
+			agent.AskCarry,
+		},
+		{
+			`"hook_event_name":"BeforeAgent","prompt":"look at @a\n--- Content from referenced files ---\nlots"}`,
+			checkpoint.Event{Kind: checkpoint.EventPrompt, Text: "look at @a"},
+			agent.AskCarry,
+		},
+		{
+			`"hook_event_name":"AfterAgent","prompt":"p","prompt_response":" two \nwords "}`,
+			checkpoint.Event{Kind: checkpoint.EventStop, Text: "two \nwords"},
+			agent.AskNothing,
+		},
+		{
+			`"hook_event_name":"AfterAgent","prompt_response":"[no response text]"}`,
+			checkpoint.Event{Kind: checkpoint.EventStop},
+			agent.AskNothing,
+		},
+		{
+			`"hook_event_name":"PreCompress","trigger":"manual"}`,
+			checkpoint.Event{Kind: checkpoint.EventCompacting, Reason: "manual"},
+			agent.AskNothing,
+		},
+		{
+			`"hook_event_name":"SessionEnd","reason":"exit"}`,
+			checkpoint.Event{Kind: checkpoint.EventEnd, Reason: "exit"},
+			agent.AskNothing,
+		},
 	}
+
 	for _, tt := range tests {
 		got, ask := decode(t, &Agent{}, front+tt.payload)
-		tt.want.Key, tt.want.Workspace = checkpoint.NewKey("gemini", "", "6a41a4ea-0f75-405d-b062-dcdd2e993c6d", "/proj"), "/proj"
+		tt.want.Key, tt.want.Workspace = checkpoint.NewKey(
+			"gemini",
+			"",
+			"6a41a4ea-0f75-405d-b062-dcdd2e993c6d",
+			"/proj",
+		), "/proj"
+
 		if g, w := fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", tt.want); g != w || ask != tt.ask {
 			t.Errorf("%s: got %s %v, want %s %v", tt.payload, g, ask, w, tt.ask)
 		}
 	}
+
 	for _, tt := range []struct {
 		payload string
 		cut     bool
@@ -157,8 +210,14 @@ func TestMeaning(t *testing.T) {
 
 // tool is a payload of a tool event.
 func tool(event, path, at, name, input string) string {
-	return fmt.Sprintf(`{"hook_event_name":%q,"session_id":"s","transcript_path":%q,"timestamp":"2026-01-05T10:00:%s.000Z","tool_name":%q,"tool_input":%s,"tool_response":{"llmContent":"out"}}`,
-		event, path, at, name, input)
+	return fmt.Sprintf(
+		`{"hook_event_name":%q,"session_id":"s","transcript_path":%q,"timestamp":"2026-01-05T10:00:%s.000Z","tool_name":%q,"tool_input":%s,"tool_response":{"llmContent":"out"}}`,
+		event,
+		path,
+		at,
+		name,
+		input,
+	)
 }
 
 // TestCallIDs: a call has one id, whoever tells of it, whichever order calls end in, and however often a hook comes.
@@ -174,34 +233,67 @@ func TestCallIDs(t *testing.T) {
 		e, _ := decode(t, a, payload)
 		return e.Call
 	}
+
 	ls, ls2 := `{"command":"ls"}`, `{"command":"ls","wait_for_previous":false}`
 	one := id(tool("BeforeTool", path, "06", "run_shell_command", ls))
 	two := id(tool("BeforeTool", path, "07", "run_shell_command", ls2))
 	other := id(tool("BeforeTool", path, "07", "run_shell_command", `{"command":"make"}`))
-	if again := id(tool("BeforeTool", path, "06", "run_shell_command", ls)); again != one || one == two || two == other || one == other {
+	if again := id(
+		tool("BeforeTool", path, "06", "run_shell_command", ls),
+	); again != one || one == two || two == other ||
+		one == other {
 		t.Errorf("starts: got %q, %q, %q and %q for the first again", one, two, other, again)
 	}
+
 	if got := id(tool("AfterTool", path, "08", "run_shell_command", `{"command":"make"}`)); got != other {
 		t.Errorf("the other ends first: got %q, want %q", got, other)
 	}
-	if got, again := id(tool("AfterTool", path, "09", "run_shell_command", ls)), id(tool("AfterTool", path, "09", "run_shell_command", ls)); got != one || again != one {
+
+	if got, again := id(
+		tool("AfterTool", path, "09", "run_shell_command", ls),
+	), id(
+		tool("AfterTool", path, "09", "run_shell_command", ls),
+	); got != one ||
+		again != one {
 		t.Errorf("the first of two equal ones: got %q, and again %q, want %q", got, again, one)
 	}
+
 	if got := id(tool("AfterTool", path, "10", "run_shell_command", ls)); got != two {
 		t.Errorf("the second of two equal ones: got %q, want %q", got, two)
 	}
+
 	a = &Agent{} // the daemon is another one now
 	if got := id(tool("AfterTool", path, "08", "run_shell_command", `{"command":"make"}`)); got != other {
 		t.Errorf("after a restart: got %q, want %q", got, other)
 	}
-	more(t, path, asked+`,"toolCalls":[`+call("ls", "")+","+call("ls", "")+","+call("make", "")+"]}\n"+said("m2", "user", "and again")+"\n"+
-		`{"id":"g2","timestamp":"2026-01-05T10:00:20.000Z","type":"gemini","content":"Again."}`+"\n")
+
+	more(
+		t,
+		path,
+		asked+`,"toolCalls":[`+call(
+			"ls",
+			"",
+		)+","+call(
+			"ls",
+			"",
+		)+","+call(
+			"make",
+			"",
+		)+"]}\n"+said(
+			"m2",
+			"user",
+			"and again",
+		)+"\n"+
+			`{"id":"g2","timestamp":"2026-01-05T10:00:20.000Z","type":"gemini","content":"Again."}`+"\n",
+	)
+
 	var file []string
 	for _, e := range readAll(t, open(path), "", checkpoint.ReadOptions{}).Entries {
 		if e.Kind == checkpoint.EntryCall {
 			file = append(file, e.Call)
 		}
 	}
+
 	if got, want := fmt.Sprint(file), fmt.Sprint([]string{one, two, other}); got != want {
 		t.Errorf("the transcript: got %s, want %s", got, want)
 	}
@@ -223,12 +315,23 @@ func TestCallIDsWithoutTranscript(t *testing.T) {
 	if start.Call == "" || start.Call == next.Call || end.Call != start.Call {
 		t.Errorf("got %q, %q, and %q for the end of the first", start.Call, next.Call, end.Call)
 	}
+
 	// A call that died with its process is not what a call of the next turn ends.
-	if _, ask := decode(t, a, `{"hook_event_name":"BeforeAgent","session_id":"s","prompt":"go on"}`); ask != agent.AskCarry {
+	if _, ask := decode(
+		t,
+		a,
+		`{"hook_event_name":"BeforeAgent","session_id":"s","prompt":"go on"}`,
+	); ask != agent.AskCarry {
 		t.Fatal("BeforeAgent asks for nothing")
 	}
+
 	again, _ := decode(t, a, tool("BeforeTool", absent, "20", "read_file", `{"a":2,"b":1}`))
-	if done, _ := decode(t, a, tool("AfterTool", absent, "21", "read_file", `{"a":2,"b":1}`)); done.Call != again.Call || done.Call == next.Call {
+	if done, _ := decode(
+		t,
+		a,
+		tool("AfterTool", absent, "21", "read_file", `{"a":2,"b":1}`),
+	); done.Call != again.Call ||
+		done.Call == next.Call {
 		t.Errorf("got %q, want the end of %q", done.Call, again.Call)
 	}
 }
@@ -255,8 +358,8 @@ func TestToolOutcome(t *testing.T) {
 	}
 }
 
-// TestBrokenOffInTerminal: the calls of a turn that Esc ended stand in a message of their own; they are those that hooks told
-// of. A command that goes on in the background is neither done nor failed.
+// TestBrokenOffInTerminal: the calls of a turn that Esc ended stand in a message of their own; they are those that
+// hooks told of. A command that goes on in the background is neither done nor failed.
 func TestBrokenOffInTerminal(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "session-2026-01-01T00-00-aaaaaaaa.jsonl")
 	asked := `{"id":"g1","timestamp":"2026-01-05T10:00:05.000Z","type":"gemini","content":"I run."}` + "\n"
@@ -267,18 +370,37 @@ func TestBrokenOffInTerminal(t *testing.T) {
 	more(t, path, noted)
 	calls := `{"id":"g2","timestamp":"2026-01-05T10:00:07.000Z","type":"gemini","content":"","toolCalls":[{"id":"c","name":"run_shell_command","args":{"command":"make"},"status":"cancelled"}]}` + "\n"
 	for _, from := range []checkpoint.Cursor{"", cut, readAll(t, open(path), cut, checkpoint.ReadOptions{}).Cursor} {
-		put(t, path, head+said("m1", "user", "go")+"\n"+asked+noted+calls+batch(said("m1", "user", "go"), strings.TrimSpace(calls))+"\n")
+		put(
+			t,
+			path,
+			head+said(
+				"m1",
+				"user",
+				"go",
+			)+"\n"+asked+noted+calls+batch(
+				said("m1", "user", "go"),
+				strings.TrimSpace(calls),
+			)+"\n",
+		)
+
 		var got []string
 		for _, e := range readAll(t, open(path), from, checkpoint.ReadOptions{}).Entries {
 			if e.Kind == checkpoint.EntryCall {
 				got = append(got, e.Call)
 			}
 		}
+
 		if fmt.Sprint(got) != fmt.Sprint([]string{start.Call}) {
 			t.Errorf("from %q: got %q, want %q once", from, got, start.Call)
 		}
 	}
-	e, _ := decode(t, &Agent{}, `{"hook_event_name":"AfterTool","session_id":"s","tool_name":"run_shell_command","tool_response":{"llmContent":"Command moved to background (PID: 7). Output hidden."}}`)
+
+	e, _ := decode(
+		t,
+		&Agent{},
+		`{"hook_event_name":"AfterTool","session_id":"s","tool_name":"run_shell_command","tool_response":{"llmContent":"Command moved to background (PID: 7). Output hidden."}}`,
+	)
+
 	if !e.Background || e.Failed {
 		t.Errorf("got background %v, failed %v, want a command that goes on", e.Background, e.Failed)
 	}
@@ -337,8 +459,10 @@ func FuzzDecode(f *testing.F) {
 		if err != nil && len(in.Events) > 0 {
 			t.Errorf("%v and %d events", err, len(in.Events))
 		}
+
 		for _, e := range in.Events {
-			if e.Key.Session == "" || len(e.Input) > checkpoint.CutTool || strings.ToValidUTF8(e.Text+e.Input+e.Output+e.Name, "") != e.Text+e.Input+e.Output+e.Name {
+			if e.Key.Session == "" || len(e.Input) > checkpoint.CutTool ||
+				strings.ToValidUTF8(e.Text+e.Input+e.Output+e.Name, "") != e.Text+e.Input+e.Output+e.Name {
 				t.Errorf("event is not fit to keep: %+v", e)
 			}
 		}
@@ -348,7 +472,12 @@ func FuzzDecode(f *testing.F) {
 func BenchmarkTailOfALargeTranscript(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "session-2026-01-01T00-00-aaaaaaaa.jsonl")
 	line := said("m", "user", strings.Repeat("words ", 1000)) + "\n"
-	put(b, path, head+strings.Repeat(line, 10_000)+said("g", "gemini", "answer")+"\n"+`{"$set":{"lastUpdated":"x"}}`+"\n")
+	put(
+		b,
+		path,
+		head+strings.Repeat(line, 10_000)+said("g", "gemini", "answer")+"\n"+`{"$set":{"lastUpdated":"x"}}`+"\n",
+	)
+
 	for b.Loop() {
 		if newestAnswer(path, time.Time{}).ID != "g" {
 			b.Fatal("the answer is not found")

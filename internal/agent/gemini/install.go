@@ -64,9 +64,11 @@ func (a *Agent) Check(_ context.Context, p agent.Paths) (found []string) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		found = append(found, "the administrator's settings cannot be read: "+err.Error())
 	}
+
 	if f, err := a.hooks().Read(); err == nil {
 		found = append(found, turnedOff(f.Path, f.Text)...)
 	}
+
 	return append(found, a.hooks().Check(p)...)
 }
 
@@ -78,14 +80,20 @@ func turnedOff(path string, text []byte) (found []string) {
 			Disabled []string `json:"disabled"`
 		} `json:"hooksConfig"`
 	}
+
 	if jsontext.Comments.Decode(text, &s) != nil {
 		return nil // of another form: nothing is known
 	}
 	if s.Hooks.Enabled != nil && !*s.Hooks.Enabled {
 		found = append(found, fmt.Sprintf("%s: hooksConfig.enabled is false: no hook runs", path))
 	}
+
 	if slices.Contains(s.Hooks.Disabled, hookName) {
-		found = append(found, fmt.Sprintf("%s: hooksConfig.disabled names %q: belay's hooks do not run", path, hookName))
+		found = append(
+			found,
+			fmt.Sprintf("%s: hooksConfig.disabled names %q: belay's hooks do not run", path, hookName),
+		)
 	}
+
 	return found
 }

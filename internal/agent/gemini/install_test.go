@@ -24,7 +24,14 @@ func world(t *testing.T) (*Agent, agent.Paths) {
 	if err := os.Chmod(hook, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	a := &Agent{home: filepath.Join(dir, ".gemini"), state: filepath.Join(dir, "state"), managed: filepath.Join(dir, "managed.json"), fsys: vfs.OS{}}
+
+	a := &Agent{
+		home:    filepath.Join(dir, ".gemini"),
+		state:   filepath.Join(dir, "state"),
+		managed: filepath.Join(dir, "managed.json"),
+		fsys:    vfs.OS{},
+	}
+
 	a.plain = a.home
 	return a, agent.Paths{Hook: hook}
 }
@@ -65,17 +72,20 @@ func comments(text string) (list []string) {
 				size++
 			}
 			size++
+
 		case strings.HasPrefix(text, "//"):
 			if size = strings.IndexAny(text, "\r\n"); size < 0 {
 				size = len(text)
 			}
 			list = append(list, text[:size])
+
 		case strings.HasPrefix(text, "/*"):
 			if n := strings.Index(text[2:], "*/"); n >= 0 {
 				size = n + 4
 				list = append(list, text[:size])
 			}
 		}
+
 		text = text[min(size, len(text)):]
 	}
 	return list
@@ -93,20 +103,24 @@ func TestInstallAndBack(t *testing.T) {
 		if data, err := os.ReadFile(path); err != nil || string(data) != text {
 			t.Errorf("%s: a dry run changed the file: %q, %v", name, data, err)
 		}
+
 		list, err = a.Install(t.Context(), p, false)
 		action(t, list, err)
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		checkInstalled(t, name, text, string(data))
 		if found := a.Check(t.Context(), p); len(found) > 0 {
 			t.Errorf("%s: check after install: %q", name, found)
 		}
+
 		list, err = a.Install(t.Context(), p, false)
 		if got := action(t, list, err); got != "keep" {
 			t.Errorf("%s: second install: got %s, want keep", name, got)
 		}
+
 		list, err = a.Uninstall(p, false)
 		if got := action(t, list, err); got != "restore" {
 			t.Errorf("%s: uninstall: got %s, want restore", name, got)
@@ -124,6 +138,7 @@ func checkInstalled(t *testing.T, name, before, after string) {
 	if err := jsontext.Comments.Decode([]byte(after), &got); err != nil {
 		t.Fatalf("%s: after install it is no JSON with comments: %v\n%s", name, err, after)
 	}
+
 	// A text without JSON has no keys to keep.
 	_ = jsontext.Comments.Decode([]byte(before), &want)
 	for key, v := range want {
@@ -131,6 +146,7 @@ func checkInstalled(t *testing.T, name, before, after string) {
 			t.Errorf("%s: %s: got %s, want %s", name, key, got[key], v)
 		}
 	}
+
 	if n := strings.Count(after, "belay-hook"); n != len(hookEvents()) {
 		t.Errorf("%s: %d hooks, want %d", name, n, len(hookEvents()))
 	}
@@ -140,6 +156,7 @@ func checkInstalled(t *testing.T, name, before, after string) {
 	if g, w := comments(after), comments(before); len(g) != len(w) {
 		t.Errorf("%s: got comments %q, want %q", name, g, w)
 	}
+
 	for _, c := range comments(before) {
 		if strings.Count(after, c) != strings.Count(before, c) {
 			t.Errorf("%s: comment %q is not there as often as before:\n%s", name, c, after)
@@ -156,21 +173,26 @@ func TestUninstallAfterChanges(t *testing.T) {
 		if _, err := a.Install(t.Context(), p, false); err != nil {
 			t.Fatal(err)
 		}
+
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		changed := strings.Replace(string(data), "{", "{ // new\n \"added\": 1,", 1)
 		put(t, path, changed)
 		list, err := a.Uninstall(p, false)
 		if got := action(t, list, err); got != "change" {
 			t.Errorf("%s: got %s, want change", name, got)
 		}
+
 		left, err := os.ReadFile(path)
 		_, jerr := jsontext.Comments.Object(left)
-		if errors.Join(err, jerr) != nil || strings.Contains(string(left), "belay-hook") || !strings.Contains(string(left), "\"added\": 1") {
+		if errors.Join(err, jerr) != nil || strings.Contains(string(left), "belay-hook") ||
+			!strings.Contains(string(left), "\"added\": 1") {
 			t.Errorf("%s: got %s, %v, want the user's change and no hook", name, left, err)
 		}
+
 		for _, c := range comments(changed) {
 			if !strings.Contains(string(left), c) {
 				t.Errorf("%s: comment %q is gone:\n%s", name, c, left)
@@ -188,6 +210,7 @@ func TestInstallCreates(t *testing.T) {
 	if found := a.Check(t.Context(), p); len(found) > 0 {
 		t.Errorf("check: %q", found)
 	}
+
 	list, err = a.Uninstall(p, false)
 	if got := action(t, list, err); got != "remove" {
 		t.Errorf("got %s, want remove", got)
@@ -195,6 +218,7 @@ func TestInstallCreates(t *testing.T) {
 	if _, err := os.Stat(a.home); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the folder that install made is there: %v", err)
 	}
+
 	list, err = a.Uninstall(p, false)
 	if got := action(t, list, err); got != "keep" {
 		t.Errorf("nothing to take out: got %s, want keep", got)
@@ -209,21 +233,33 @@ func TestInstallReplacesOlder(t *testing.T) {
 "Stop":[{"hooks":[{"type":"command","command":"/old/belay-hook claude-code Stop"}]}]}}`
 	put(t, a.hooks().Path(), old)
 	found := strings.Join(a.Check(t.Context(), p), "\n")
-	for _, want := range []string{"/old/belay-hook, not ", "5 milliseconds, less than a second", "SessionStart: hook is missing", `/o l'd/belay-hook`} {
+	for _, want := range []string{
+		"/old/belay-hook, not ", "5 milliseconds, less than a second", "SessionStart: hook is missing",
+		`/o l'd/belay-hook`,
+	} {
 		if !strings.Contains(found, want) {
 			t.Errorf("check: got\n%s\nwant %q in it", found, want)
 		}
 	}
+
 	p.Socket = "/elsewhere/belay.sock"
 	if _, err := a.Install(t.Context(), p, false); err != nil {
 		t.Fatal(err)
 	}
+
 	data, err := os.ReadFile(a.hooks().Path())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := string(data); strings.Contains(got, "/old/belay-hook gemini") || strings.Contains(got, "/o l") || !strings.Contains(got, "mine gemini AfterTool") ||
-		!strings.Contains(got, "/old/belay-hook claude-code Stop") || !strings.Contains(got, " --socket /elsewhere/belay.sock gemini BeforeTool") || !strings.Contains(got, `"timeout":5000`) {
+
+	if got := string(
+		data,
+	); strings.Contains(got, "/old/belay-hook gemini") || strings.Contains(got, "/o l") || !strings.Contains(got, "mine gemini AfterTool") ||
+		!strings.Contains(
+			got,
+			"/old/belay-hook claude-code Stop",
+		) || !strings.Contains(got, " --socket /elsewhere/belay.sock gemini BeforeTool") ||
+		!strings.Contains(got, `"timeout":5000`) {
 		t.Errorf("got %s, want the older hooks of this agent replaced and all else kept", got)
 	}
 }
@@ -235,6 +271,7 @@ func TestCheckTurnedOff(t *testing.T) {
 	if _, err := a.Install(t.Context(), p, false); err != nil {
 		t.Fatal(err)
 	}
+
 	found := strings.Join(a.Check(t.Context(), p), "\n")
 	for _, want := range []string{`hooksConfig.disabled names "belay"`, "managed.json: hooksConfig.enabled is false"} {
 		if !strings.Contains(found, want) {
@@ -273,6 +310,7 @@ func TestInstallRefuses(t *testing.T) {
 			t.Errorf("%s: the file is %q, %v, want it as it was", tt.name, data, err)
 		}
 	}
+
 	a, p := world(t)
 	a.home = ""
 	if _, err := a.Install(t.Context(), p, false); !errors.Is(err, agent.ErrNoHome) {
@@ -285,12 +323,14 @@ func TestPresent(t *testing.T) {
 	if _, ok := a.Present(); ok {
 		t.Error("present without program and home")
 	}
+
 	bin := filepath.Join(filepath.Dir(a.home), "lib/@google/gemini-cli")
 	put(t, filepath.Join(bin, "package.json"), `{"name":"@google/gemini-cli","version":"0.61.0"}`)
 	put(t, filepath.Join(bin, "bundle/gemini.js"), "#!/usr/bin/env node\n")
 	if err := os.Chmod(filepath.Join(bin, "bundle/gemini.js"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	a.path = filepath.Join(filepath.Dir(a.home), "path")
 	if err := os.Mkdir(a.path, 0o700); err != nil {
 		t.Fatal(err)
@@ -308,28 +348,37 @@ func FuzzComments(f *testing.F) {
 	for _, text := range texts {
 		f.Add(text)
 	}
+
 	f.Add("{\"a\":1} //\r\r\n/*")
 	f.Fuzz(func(t *testing.T, text string) {
 		hooks := (&Agent{}).hooks()
-		if got, err := hooks.Strip([]byte(text)); err == nil && string(got) != text && !strings.Contains(text, "belay-hook") {
+		if got, err := hooks.Strip(
+			[]byte(text),
+		); err == nil && string(got) != text &&
+			!strings.Contains(text, "belay-hook") {
 			t.Errorf("got %q, want %q", got, text)
 		}
+
 		next, err := hooks.Merge([]byte(text), agent.Paths{Hook: "/belay-hook"})
 		if err != nil || strings.Contains(text, "belay-hook") {
 			return
 		}
+
 		for _, c := range comments(text) {
 			if !strings.Contains(string(next), c) {
 				t.Errorf("%q: comment %q is gone: %q", text, c, next)
 			}
 		}
+
 		if _, err := jsontext.Comments.Object(next); err != nil {
 			t.Errorf("%q: came to no JSON: %q, %v", text, next, err)
 		}
+
 		bare, err := hooks.Strip(next)
 		if err != nil {
 			t.Errorf("%q: %v", next, err)
 		}
+
 		for _, c := range comments(text) {
 			if !strings.Contains(string(bare), c) {
 				t.Errorf("%q: comment %q is gone with the hooks: %q", text, c, bare)

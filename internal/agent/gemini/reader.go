@@ -46,6 +46,7 @@ func (t transcript) Read(
 			Hash uint64 `json:"h"`
 		} `json:"d"` // of a document, in the form that cursors had at first: the last message that was told
 	}
+
 	place := from
 	if json.Unmarshal([]byte(from), &c) == nil {
 		switch {
@@ -57,10 +58,12 @@ func (t transcript) Read(
 			place = otherForm
 		}
 	}
+
 	b, err := t.Transcript.Read(ctx, place, opt)
 	if err != nil {
 		b.Cursor = from
 	}
+
 	return b, err
 }
 
@@ -115,15 +118,18 @@ func (r *reader) finish(s *state, b *checkpoint.Batch) {
 	if !r.headed {
 		r.foreign, r.headed = foreignSession(r.src)
 	}
+
 	for i := range b.Entries {
 		b.Entries[i].Session = r.foreign
 	}
+
 	if b.First {
 		r.told = nil
 		if e, ok := about(r.src, r.foreign); ok {
 			b.Entries = append([]checkpoint.Entry{e}, b.Entries...)
 		}
 	}
+
 	r.children(s, b)
 }
 
@@ -155,6 +161,7 @@ func projectRoot(path string) string {
 			return payload.RealPath(strings.ToValidUTF8(root, "\uFFFD"))
 		}
 	}
+
 	return ""
 }
 
@@ -165,6 +172,7 @@ func (r *reader) replay(ctx context.Context, end int64) *history {
 	if end > replayBytes {
 		return nil
 	}
+
 	file := lines.Open(r.src.Path) // a look of its own: the other file is being read
 	defer file.Close()             // read only
 	f := r.format()
@@ -178,10 +186,13 @@ func (r *reader) replay(ctx context.Context, end int64) *history {
 			past.Entries = past.Entries[:0]
 			return true
 		})
+
 		if err != nil || ctx.Err() != nil || span.Changed || span.Pos.Off <= pos.Off {
 			return nil
 		}
+
 		pos = span.Pos
 	}
+
 	return past.State.h
 }

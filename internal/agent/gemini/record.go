@@ -74,30 +74,36 @@ func parts(raw json.RawMessage) []part {
 	if len(raw) == 0 {
 		return nil
 	}
+
 	switch raw[0] {
 	case '"':
 		var s string
 		if json.Unmarshal(raw, &s) == nil {
 			return []part{{Text: s}}
 		}
+
 	case '{':
 		var p part
 		if lines.Decode(raw, &p) == nil {
 			return []part{p}
 		}
+
 	case '[':
 		var list []json.RawMessage
 		if json.Unmarshal(raw, &list) != nil {
 			return nil
 		}
+
 		var all []part
 		for _, e := range list {
 			if len(e) > 0 && e[0] != '[' { // no list in a list
 				all = append(all, parts(e)...)
 			}
 		}
+
 		return all
 	}
+
 	return nil
 }
 
@@ -120,6 +126,7 @@ func (t toolCall) output() string {
 			list = append(list, p)
 		}
 	}
+
 	for _, p := range list {
 		var r struct {
 			ID       string `json:"id"`
@@ -128,6 +135,7 @@ func (t toolCall) output() string {
 				Error  json.RawMessage `json:"error"`
 			} `json:"response"`
 		}
+
 		if lines.Decode(p.FunctionResponse, &r) != nil || r.ID != t.ID && len(list) > 1 {
 			continue
 		}
@@ -138,6 +146,7 @@ func (t toolCall) output() string {
 			return s
 		}
 	}
+
 	return toolText(t.Display)
 }
 

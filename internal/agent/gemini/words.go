@@ -53,17 +53,21 @@ func personal(raw string) (said string, aside bool) {
 		if !found {
 			break
 		}
+
 		_, after, closed := strings.Cut(rest, hookClose)
 		if raw = before + after; !closed {
 			raw = before // cut short: the block goes to the end
 		}
 	}
+
 	raw, _, _ = strings.Cut(raw, fileContents)
 	raw = strings.TrimSpace(raw)
-	if strings.HasPrefix(raw, sessionOpen) || strings.HasPrefix(raw, loopNotice) || strings.HasPrefix(raw, "Here is the user's editor context as a JSON") ||
+	if strings.HasPrefix(raw, sessionOpen) || strings.HasPrefix(raw, loopNotice) ||
+		strings.HasPrefix(raw, "Here is the user's editor context as a JSON") ||
 		strings.HasPrefix(raw, "Here is a summary of changes in the user's editor context") {
 		return "", false
 	}
+
 	said = strings.TrimSpace(words(raw, checkpoint.CutText))
 	return said, command().MatchString(said)
 }
@@ -85,19 +89,22 @@ func toolText(raw json.RawMessage) string {
 	if len(raw) == 0 || string(raw) == "null" {
 		return ""
 	}
+
 	var s string
 	if raw[0] == '"' && json.Unmarshal(raw, &s) == nil {
 		return words(s, checkpoint.CutTool)
 	}
+
 	var compact bytes.Buffer
 	if json.Compact(&compact, raw) != nil {
 		return words(string(raw), checkpoint.CutTool)
 	}
+
 	return words(compact.String(), checkpoint.CutTool)
 }
 
-// What the shell tool writes of a command that did not end well; the program itself calls such a call a success. The line
-// of an exit code stands at the end, before the process group.
+// What the shell tool writes of a command that did not end well; the program itself calls such a call a success. The
+// line of an exit code stands at the end, before the process group.
 var (
 	exitCode     = lazyre.New(`(?m)^(?:Exit Code: [1-9][0-9]*|Exit Code: -[0-9]+|Signal: \S+)$`)
 	cutShort     = lazyre.New(`(?m)^Command was (?:automatically )?cancelled `)
@@ -108,7 +115,8 @@ const shellTool = "run_shell_command"
 
 // commandFailed says whether a shell tool's output tells of a failure.
 func commandFailed(tool, output string) bool {
-	return tool == shellTool && (exitCode().MatchString(output[max(len(output)-512, 0):]) || cutShort().MatchString(output[:min(len(output), 512)]))
+	return tool == shellTool &&
+		(exitCode().MatchString(output[max(len(output)-512, 0):]) || cutShort().MatchString(output[:min(len(output), 512)]))
 }
 
 // commandGoesOn says whether a shell tool's output tells that the command runs on.

@@ -1,12 +1,13 @@
-// Package ohmypi knows oh-my-pi (omp), which came of pi: its transcripts and its extensions have pi's form, and pi's package
-// reads and installs them. What is oh-my-pi's own is here: where its files lie, the title that stands before the header of a
-// transcript, the events of its extensions, and its sub-agents.
+// Package ohmypi knows oh-my-pi (omp), which came of pi: its transcripts and its extensions have pi's form, and pi's
+// package reads and installs them. What is oh-my-pi's own is here: where its files lie, the title that stands before
+// the header of a transcript, the events of its extensions, and its sub-agents.
 //
-// A sub-agent runs in the process of the session that started it, loads the extension like any other, and keeps a transcript
-// in a folder that is named after that session's. Its events are those of a child, which nobody tells of the dead.
+// A sub-agent runs in the process of the session that started it, loads the extension like any other, and keeps a
+// transcript in a folder that is named after that session's. Its events are those of a child, which nobody tells of the
+// dead.
 //
-// What it does not do: sessions in a folder that only the command line names (--session-dir) are known by their events alone;
-// a profile of oh-my-pi is seen when the environment names it.
+// What it does not do: sessions in a folder that only the command line names (--session-dir) are known by their events
+// alone; a profile of oh-my-pi is seen when the environment names it.
 package ohmypi
 
 import (
@@ -37,8 +38,8 @@ var (
 	_ agent.Examiner   = (*Agent)(nil)
 )
 
-// New gives oh-my-pi as it is on a machine. It waits for a handler without a limit; the extension does not wait longer than a
-// second.
+// New gives oh-my-pi as it is on a machine. It waits for a handler without a limit; the extension does not wait longer
+// than a second.
 func New(h agent.Host) *Agent {
 	home := folder(h)
 	return &Agent{pi.New(h, pi.Kin{
@@ -68,10 +69,12 @@ func folder(h agent.Host) string {
 	if dir := h.Dir("PI_CODING_AGENT_DIR"); dir != "" {
 		return dir
 	}
+
 	root := h.Below(".omp")
 	if dir := h.Var("PI_CONFIG_DIR"); dir != "" {
 		root = h.Below(dir)
 	}
+
 	profile := h.Var("OMP_PROFILE")
 	switch {
 	case root == "" || strings.ContainsRune(profile, filepath.Separator):
@@ -79,6 +82,7 @@ func folder(h agent.Host) string {
 	case profile == "" || profile == "default":
 		return filepath.Join(root, "agent")
 	}
+
 	return filepath.Join(root, "profiles", profile, "agent")
 }
 
@@ -89,6 +93,7 @@ func (a *Agent) Decode(ctx context.Context, h agent.Hook) (agent.Incoming, error
 	if err != nil || len(in.Events) == 0 {
 		return in, err
 	}
+
 	root, name := caller(in.Events[0].Transcript)
 	if root == "" {
 		return in, nil
@@ -99,6 +104,7 @@ func (a *Agent) Decode(ctx context.Context, h agent.Hook) (agent.Incoming, error
 		if e.Kind == checkpoint.EventOwed {
 			continue // a sub-agent is told nothing
 		}
+
 		e.Key.Session, e.Key.Child = root, e.Key.Session
 		of := checkpoint.Event{
 			Key: e.Key.Parent(), Child: e.Key.Child, ChildName: name, Transcript: e.Transcript, Workspace: e.Workspace,
@@ -112,22 +118,26 @@ func (a *Agent) Decode(ctx context.Context, h agent.Hook) (agent.Incoming, error
 			of.Kind = checkpoint.EventChildEnd
 			list = append(list, of)
 		}
+
 		list = append(list, e)
 	}
+
 	return agent.Incoming{Events: list}, nil
 }
 
-// caller is the session in whose folder a sub-agent's transcript lies, and the sub-agent's name; empty for the transcript of a
-// session.
+// caller is the session in whose folder a sub-agent's transcript lies, and the sub-agent's name; empty for the
+// transcript of a session.
 func caller(file string) (session, name string) {
 	if _, ok := pi.SessionOfName(filepath.Base(file)); ok || file == "" {
 		return "", ""
 	}
+
 	for dir := filepath.Dir(file); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		if session, ok := pi.SessionOfName(filepath.Base(dir) + ".jsonl"); ok {
 			return session, strings.TrimSuffix(filepath.Base(file), ".jsonl")
 		}
 	}
+
 	return "", ""
 }
 

@@ -41,6 +41,7 @@ func read(t testing.TB, src agent.Source, from checkpoint.Cursor) checkpoint.Bat
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return b
 }
 
@@ -54,11 +55,14 @@ func show(list []checkpoint.Entry) string {
 				fmt.Fprintf(&b, " %q", v)
 			}
 		}
+
 		if e.Failed {
 			b.WriteString(" failed")
 		}
+
 		b.WriteByte('\n')
 	}
+
 	return b.String()
 }
 
@@ -69,6 +73,7 @@ func TestGolden(t *testing.T) {
 	if err != nil || len(files) != 4 {
 		t.Fatalf("%d files, %v, want 4", len(files), err)
 	}
+
 	var got strings.Builder
 	for _, file := range files {
 		b := read(t, agent.Source{Path: file}, "")
@@ -77,11 +82,13 @@ func TestGolden(t *testing.T) {
 		}
 		fmt.Fprintf(&got, "%s\n%s\n", filepath.Base(file), show(b.Entries))
 	}
+
 	if *update {
 		if err := os.WriteFile(golden, []byte(got.String()), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	want, err := os.ReadFile(golden)
 	if err != nil || got.String() != string(want) {
 		t.Errorf("got\n%swant (%v)\n%s", &got, err, want)
@@ -94,6 +101,7 @@ func TestTitle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	path := filepath.Join(t.TempDir(), stamp+"s.jsonl")
 	at := bytes.Index(text, []byte(`{"type":"message","id":"5f21c78d"`)) // the second prompt
 	put(t, path, string(text[:at]))
@@ -104,6 +112,7 @@ func TestTitle(t *testing.T) {
 	if len(title) != 256 {
 		t.Fatalf("the title's line has %d bytes, want 256", len(title))
 	}
+
 	put(t, path, string(title)+string(text[256:]))
 	next := read(t, agent.Source{Path: path}, first.Cursor)
 	if len(next.Entries) == 0 || next.Entries[0].Op != checkpoint.Upsert || next.Entries[0].Text != "the second" {
@@ -119,7 +128,10 @@ func TestReset(t *testing.T) {
 {"type":"reset_boundary","id":"b","parentId":"a","timestamp":"2026-12-01T10:40:50.423Z"}
 {"type":"message","id":"c","parentId":"b","message":{"role":"user","content":"two","attribution":"user","timestamp":2}}
 `)
-	if got, want := show(read(t, agent.Source{Path: path}, "").Entries), "meta \"/x\"\nuser \"one\"\nclear\nuser \"two\"\n"; got != want {
+
+	if got, want := show(
+		read(t, agent.Source{Path: path}, "").Entries,
+	), "meta \"/x\"\nuser \"one\"\nclear\nuser \"two\"\n"; got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 }
@@ -132,20 +144,30 @@ func TestNeitherIsTheOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	pis, err := filepath.Glob("../pi/testdata/pi/*.jsonl")
 	if err != nil || len(pis) < 5 {
 		t.Fatalf("%d files of pi, %v", len(pis), err)
 	}
+
 	for _, file := range append(own, pis...) {
 		head, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		mine := slices.Contains(own, file)
 		if (New(host).Recognise(head) == agent.Mine) != mine || mine && pi.Pi(host).Recognise(head) != agent.NotMine {
-			t.Errorf("%s: oh-my-pi %v, pi %v, want %v for oh-my-pi alone", file, New(host).Recognise(head), pi.Pi(host).Recognise(head), mine)
+			t.Errorf(
+				"%s: oh-my-pi %v, pi %v, want %v for oh-my-pi alone",
+				file,
+				New(host).Recognise(head),
+				pi.Pi(host).Recognise(head),
+				mine,
+			)
 		}
 	}
+
 	older := `{"type":"session","version":3,"id":"s","cwd":"/x"}` + "\n" + `{"type":"message","id":"a","parentId":null,"message":{"role":"user","content":"x","attribution":"user"}}`
 	if New(host).Recognise([]byte(older)) != agent.Mine || pi.Pi(host).Recognise([]byte(older)) != agent.NotMine {
 		t.Error("a file without a title is not oh-my-pi's alone")
@@ -155,9 +177,15 @@ func TestNeitherIsTheOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	put(t, filepath.Join(home, ".omp", "agent", "sessions", "-proj", stamp+"one.jsonl"), string(text))
 	put(t, filepath.Join(home, ".omp", "agent", "sessions", "-proj", stamp+"one", "Helper.jsonl"), string(text))
-	put(t, filepath.Join(home, ".pi", "agent", "sessions", "--x--", stamp+"two.jsonl"), `{"type":"session","version":3,"id":"two","cwd":"/x"}`+"\n")
+	put(
+		t,
+		filepath.Join(home, ".pi", "agent", "sessions", "--x--", stamp+"two.jsonl"),
+		`{"type":"session","version":3,"id":"two","cwd":"/x"}`+"\n",
+	)
+
 	for a, want := range map[agent.Agent]string{New(host): ".omp", pi.Pi(host): ".pi"} {
 		found, err := a.Locate(t.Context(), agent.Query{})
 		if err != nil || len(found) != 1 || !strings.Contains(found[0].Path, want) {
@@ -196,6 +224,7 @@ func words(in agent.Incoming) string {
 		}
 		list = append(list, s)
 	}
+
 	return strings.Join(list, ", ")
 }
 
@@ -229,6 +258,7 @@ func TestExtension(t *testing.T) {
 	if err != nil {
 		t.Skip("node is not here: it runs the extension")
 	}
+
 	dir := t.TempDir()
 	hook := filepath.Join(dir, "belay-hook")
 	put(t, hook, "#!/bin/sh\necho \"$2 $(cat)\" >>"+dir+"/hooked\n")
@@ -236,10 +266,12 @@ func TestExtension(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	drive, err := os.ReadFile("testdata/drive.mjs")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	put(t, filepath.Join(dir, "belay.mjs"), text)
 	put(t, filepath.Join(dir, "drive.mjs"), string(drive))
 	if err := os.Chmod(hook, 0o755); err != nil {
@@ -256,11 +288,23 @@ func TestExtension(t *testing.T) {
 		{"name": "agent_end", "session": "one", "event": {"messages": [{"role": "assistant", "content": [{"type": "text", "text": "Done."}]}]}},
 		{"name": "session_switch", "session": "two", "event": {"reason": "new"}},
 		{"name": "session_shutdown", "session": "two"}]`)
+
 	cmd.Dir, cmd.Env = dir, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}
 	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	want := []string{"prompt one please start", "stop one Done.", "end one new", "start two clear", "end two", "start one startup, owed one", "tool-start one", "tool-end one"}
+
+	want := []string{
+		"prompt one please start",
+		"stop one Done.",
+		"end one new",
+		"start two clear",
+		"end two",
+		"start one startup, owed one",
+		"tool-start one",
+		"tool-end one",
+	}
+
 	slices.Sort(want)
 	var got []string
 	for end := time.Now().Add(20 * time.Second); len(got) < len(want) && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
@@ -271,17 +315,22 @@ func TestExtension(t *testing.T) {
 			if !json.Valid([]byte(body)) {
 				continue // the call that starts a daemon
 			}
+
 			in, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Event: event, Payload: []byte(body)})
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			got = append(got, strings.ReplaceAll(words(in), "end one new", "end one new"))
 		}
+
 		slices.Sort(got)
 	}
+
 	for i := range got {
 		got[i] = strings.Replace(got[i], "end one clear", "end one new", 1)
 	}
+
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
@@ -295,6 +344,7 @@ func TestInstall(t *testing.T) {
 	if err := os.Chmod(hook, 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	a, p := New(agenttest.Host(home)), agent.Paths{Hook: hook}
 	file := filepath.Join(home, ".omp", "agent", "extensions", "belay.ts")
 	for _, want := range []string{"create", "keep"} {
@@ -303,6 +353,7 @@ func TestInstall(t *testing.T) {
 			t.Errorf("install: got %+v, %v, want one change: %s %s", list, err, want, file)
 		}
 	}
+
 	if found := a.Check(t.Context(), p); len(found) != 0 {
 		t.Errorf("after install: %q", found)
 	}

@@ -17,8 +17,21 @@ func BenchmarkRead(b *testing.B) {
 	s.add("s1", 0, header, false)
 	pad := strings.Repeat("x", 1000)
 	for i := 1; i <= 30000; i++ {
-		s.add("s1", i, fmt.Sprintf(`{"type":"message","id":"m%d","parentId":"m%d","message":{"role":"user","content":"question %d %s","timestamp":%d}}`, i, i-1, i, pad, i), false)
+		s.add(
+			"s1",
+			i,
+			fmt.Sprintf(
+				`{"type":"message","id":"m%d","parentId":"m%d","message":{"role":"user","content":"question %d %s","timestamp":%d}}`,
+				i,
+				i-1,
+				i,
+				pad,
+				i,
+			),
+			false,
+		)
 	}
+
 	s.exec("commit")
 	b.Run("first sight of 30 MB", func(b *testing.B) {
 		for b.Loop() {
@@ -29,6 +42,7 @@ func BenchmarkRead(b *testing.B) {
 			r.Close()
 		}
 	})
+
 	b.Run("nothing new", func(b *testing.B) {
 		r := New(agent.Host{}).Open(agent.Source{Path: s.path, Session: "s1"})
 		defer r.Close()
@@ -36,11 +50,13 @@ func BenchmarkRead(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
+
 		for first.More {
 			if first, err = r.Read(b.Context(), first.Cursor, checkpoint.ReadOptions{}); err != nil {
 				b.Fatal(err)
 			}
 		}
+
 		for b.Loop() {
 			if _, err := r.Read(b.Context(), first.Cursor, checkpoint.ReadOptions{}); err != nil {
 				b.Fatal(err)

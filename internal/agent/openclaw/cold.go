@@ -48,13 +48,16 @@ func (r *rows) archives(tx *sqlite.Tx, session string) ([]archive, error) {
 	if err != nil || !slices.Contains(columns, "archive_name") {
 		return nil, err
 	}
+
 	list, err := tx.Query("select c.session_id, c.archive_name, c.archive_sha256, "+
 		"coalesce(w.updated_at, c.archived_at), iif(length(c.archive_blob) <= ?3, c.archive_blob, null) "+
 		"from "+coldTable+" c left join session_windows w on w.session_id = c.session_id "+
 		"where (?1 = '' or c.session_id = ?1) order by 4 desc limit ?2", session, lookedAt, maxCold)
+
 	if err != nil {
 		return nil, err
 	}
+
 	defer list.Close() // its error is that of Err
 	var found []archive
 	for list.Next() {
@@ -66,6 +69,7 @@ func (r *rows) archives(tx *sqlite.Tx, session string) ([]archive, error) {
 		a.changed = changed.Int64
 		found = append(found, a)
 	}
+
 	return found, list.Err()
 }
 
@@ -77,15 +81,18 @@ func (r *rows) packed(a archive) ([]byte, error) {
 	if !coldName.MatchString(a.name) {
 		return nil, fmt.Errorf("read cold archive %q: %w", a.name, errColdArchive)
 	}
+
 	f, err := os.Open(filepath.Join(filepath.Dir(filepath.Dir(r.path)), "sessions", "cold", a.name))
 	if err != nil {
 		return nil, err
 	}
+
 	defer f.Close() // read only
 	data, err := io.ReadAll(io.LimitReader(f, maxCold+1))
 	if err != nil {
 		return nil, fmt.Errorf("read cold archive %s: %w", a.name, err)
 	}
+
 	return data, nil
 }
 
@@ -98,14 +105,17 @@ func (r *rows) thaw(a archive) ([]row, error) {
 	if sum := sha256.Sum256(data); len(data) > maxCold || hex.EncodeToString(sum[:]) != a.hash {
 		return nil, fmt.Errorf("read cold archive %s: %w", a.name, errColdArchive)
 	}
+
 	var list []row
 	err = coldRows(data, func(w row) bool {
 		list = append(list, w)
 		return true
 	})
+
 	if err != nil {
 		return nil, fmt.Errorf("read cold archive %s: %w", a.name, err)
 	}
+
 	slices.SortStableFunc(list, func(x, y row) int { return cmp.Compare(x.seq, y.seq) })
 	return list, nil
 }
@@ -116,6 +126,7 @@ func coldRows(data []byte, fn func(row) bool) error {
 	if err != nil {
 		return err
 	}
+
 	defer d.Close()
 	in := json.NewDecoder(bufio.NewReader(io.LimitReader(d, maxCold)))
 	for {
@@ -126,6 +137,7 @@ func coldRows(data []byte, fn func(row) bool) error {
 				Text string `json:"event_json"`
 			} `json:"row"`
 		}
+
 		switch err := in.Decode(&record); {
 		case errors.Is(err, io.EOF):
 			return nil
@@ -134,6 +146,7 @@ func coldRows(data []byte, fn func(row) bool) error {
 		case record.Kind != "event" || record.Row.Seq < 0:
 			continue // what OpenClaw works out of the events, for itself
 		}
+
 		w := row{seq: record.Row.Seq, text: []byte(record.Row.Text)}
 		if len(w.text) > maxRow {
 			w.text = nil
@@ -153,9 +166,11 @@ func (r *rows) fromArchive(a archive, p piece, at int64, forward bool) (piece, e
 		}
 		r.thawed, r.thawedHash = list, a.hash
 	}
+
 	if len(r.thawed) == 0 {
 		return p, nil
 	}
+
 	p.last = r.thawed[len(r.thawed)-1].seq
 	i, _ := slices.BinarySearchFunc(r.thawed, at, func(w row, at int64) int { return cmp.Compare(w.seq, at) })
 	for size := 0; len(p.rows) < pieceRows && size < pieceMax; {
@@ -165,12 +180,14 @@ func (r *rows) fromArchive(a archive, p piece, at int64, forward bool) (piece, e
 		if i < 0 || i >= len(r.thawed) {
 			break
 		}
+
 		p.rows = append(p.rows, r.thawed[i])
 		size += len(r.thawed[i].text)
 		if forward {
 			i++
 		}
 	}
+
 	return p, nil
 }
 
@@ -181,9 +198,11 @@ func (r *rows) firstOf(a archive) (text []byte) {
 	if err != nil {
 		return nil // the session is there, its workspace is not known
 	}
+
 	_ = coldRows(data, func(w row) bool { // what came before the damage counts
 		text = w.text
 		return false
 	})
+
 	return text
 }

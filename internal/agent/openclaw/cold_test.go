@@ -30,16 +30,20 @@ func pack(t testing.TB, records ...string) []byte {
 	var lines bytes.Buffer
 	lines.WriteString(`{"kind":"header","version":1,"sessionId":"s1","generation":"one"}` + "\n")
 	for i, rec := range records {
-		data, err := json.Marshal(map[string]any{"kind": "event", "row": map[string]any{"seq": i, "event_json": rec, "created_at": 1000 + i}})
+		data, err := json.Marshal(
+			map[string]any{"kind": "event", "row": map[string]any{"seq": i, "event_json": rec, "created_at": 1000 + i}},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
 		fmt.Fprintf(&lines, "%s\n{\"kind\":\"active\",\"row\":{\"active_position\":%d,\"event_seq\":%d}}\n", data, i, i)
 	}
+
 	w, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer w.Close() // nothing is written through it
 	return w.EncodeAll(lines.Bytes(), nil)
 }
@@ -56,7 +60,17 @@ func (s *store) freeze(session string, packed []byte, blob bool) (file string) {
 	} else if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, packed, 0o600)); err != nil {
 		s.t.Fatal(err)
 	}
-	s.exec("insert into session_transcript_cold_archives values (?, 'one', ?, ?, 1, 1, ?, 1, 5000, ?, ?)", session, name, hex.EncodeToString(sum[:]), len(packed), storage, content)
+
+	s.exec(
+		"insert into session_transcript_cold_archives values (?, 'one', ?, ?, 1, 1, ?, 1, 5000, ?, ?)",
+		session,
+		name,
+		hex.EncodeToString(sum[:]),
+		len(packed),
+		storage,
+		content,
+	)
+
 	s.exec("delete from transcript_events where session_id = ?", session)
 	return file
 }
@@ -84,18 +98,28 @@ func TestColdArchive(t *testing.T) {
 		if got, want := said(whole(t, s.path, "s1", half)), "assistant:first answer user:second question"; got != want {
 			t.Errorf("blob %v: from a cursor of before: got %q, want %q", blob, got, want)
 		}
+
 		r := New(agent.Host{}).Open(agent.Source{Path: s.path, Session: "s1"})
 		first, err := r.Read(context.Background(), "", checkpoint.ReadOptions{})
 		if err = errors.Join(err, r.Close()); err != nil || said(first) != said(hot) {
 			t.Errorf("blob %v: first sight: got %q, %v, want %q", blob, said(first), err, said(hot))
 		}
+
 		for _, q := range []agent.Query{{}, {Session: "s1"}, {Workspace: "/home/u/proj"}} {
 			found, err := New(host).Locate(context.Background(), q)
-			if err != nil || len(found) != 1 || found[0].Session != "s1" || found[0].Workspace != "/home/u/proj" || found[0].Changed.UnixMilli() != 2000 {
+			if err != nil || len(found) != 1 || found[0].Session != "s1" || found[0].Workspace != "/home/u/proj" ||
+				found[0].Changed.UnixMilli() != 2000 {
 				t.Errorf("blob %v: %+v: got %+v, %v, want the session", blob, q, found, err)
 			}
 		}
-		if found, err := New(host).Locate(context.Background(), agent.Query{Workspace: "/other"}); err != nil || len(found) != 0 {
+
+		if found, err := New(
+			host,
+		).Locate(
+			context.Background(),
+			agent.Query{Workspace: "/other"},
+		); err != nil ||
+			len(found) != 0 {
 			t.Errorf("blob %v: another workspace: got %+v, %v, want none", blob, found, err)
 		}
 	}
@@ -115,15 +139,25 @@ func TestColdArchiveBroken(t *testing.T) {
 		for i, rec := range []string{header, ask1} {
 			s.add("s1", i, rec, false)
 		}
+
 		cursor := whole(t, s.path, "s1", "").Cursor
 		if err := c.hurt(s.freeze("s1", pack(t, header, ask1, reply1), false)); err != nil {
 			t.Fatal(err)
 		}
+
 		r := New(agent.Host{}).Open(agent.Source{Path: s.path, Session: "s1"})
 		b, err := r.Read(context.Background(), cursor, checkpoint.ReadOptions{})
 		if !errors.Is(err, c.want) || b.Cursor != cursor || len(b.Entries) != 0 {
-			t.Errorf("%s: got %d entries, %v at %s, want %v and the cursor as it was", name, len(b.Entries), err, b.Cursor, c.want)
+			t.Errorf(
+				"%s: got %d entries, %v at %s, want %v and the cursor as it was",
+				name,
+				len(b.Entries),
+				err,
+				b.Cursor,
+				c.want,
+			)
 		}
+
 		if err := r.Close(); err != nil {
 			t.Error(err)
 		}

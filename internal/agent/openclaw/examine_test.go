@@ -9,8 +9,8 @@ import (
 	"belay/internal/agent"
 )
 
-// TestExamineFile: what keeps OpenClaw from a session's file is not what keeps pi from it: it makes itself a header that is
-// lost, and goes round no circle.
+// TestExamineFile: what keeps OpenClaw from a session's file is not what keeps pi from it: it makes itself a header
+// that is lost, and goes round no circle.
 func TestExamineFile(t *testing.T) {
 	const talk = `{"type":"message","id":"aaaaaaaa","parentId":null,"timestamp":"2026-11-30T15:00:00.000Z","message":{"role":"user","content":"one","timestamp":1}}` + "\n" +
 		`{"type":"message","id":"bbbbbbbb","parentId":"aaaaaaaa","timestamp":"2026-11-30T15:00:01.000Z","message":{"role":"assistant","content":[{"type":"text","text":"two"}],"stopReason":"stop","timestamp":2}}` + "\n"
@@ -26,16 +26,23 @@ func TestExamineFile(t *testing.T) {
 		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		x, err := New(agent.Host{}).Examine(t.Context(), agent.Source{Path: file}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var changes []string
 		for _, change := range x.Changes {
 			changes = append(changes, string(change.Action))
 		}
+
 		why := strings.Join(x.WhyNot, "; ")
-		if got := strings.Join(changes, ", "); got != c.changes || x.Resumable != (c.why == "") || !strings.Contains(why, c.why) {
+		if got := strings.Join(
+			changes,
+			", ",
+		); got != c.changes || x.Resumable != (c.why == "") ||
+			!strings.Contains(why, c.why) {
 			t.Errorf("%s: got changes %q, not taken up because %q, want %q and %q", name, got, why, c.changes, c.why)
 		}
 	}

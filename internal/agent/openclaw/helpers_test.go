@@ -46,10 +46,16 @@ func newStore(t testing.TB, path, schema string) *store {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?_pragma=journal_mode(wal)&_pragma=busy_timeout(0)")
+
+	db, err := sql.Open(
+		"sqlite",
+		"file:"+(&url.URL{Path: path}).EscapedPath()+"?_pragma=journal_mode(wal)&_pragma=busy_timeout(0)",
+	)
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	db.SetMaxOpenConns(1)
 	s := &store{t, path, db}
 	t.Cleanup(s.close)
@@ -74,15 +80,30 @@ func (s *store) exec(q string, args ...any) {
 func (s *store) add(session string, seq int, record string, pack bool) {
 	s.t.Helper()
 	if !pack {
-		s.exec("insert into transcript_events (session_id, seq, event_json, created_at) values (?, ?, ?, ?)", session, seq, record, 1000+seq)
+		s.exec(
+			"insert into transcript_events (session_id, seq, event_json, created_at) values (?, ?, ?, ?)",
+			session,
+			seq,
+			record,
+			1000+seq,
+		)
 		return
 	}
+
 	w, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.exec("insert into transcript_events (session_id, seq, event_zstd, created_at, event_utf8_bytes, navigation_json) values (?, ?, ?, ?, ?, '{}')",
-		session, seq, w.EncodeAll([]byte(record), nil), 1000+seq, len(record))
+
+	s.exec(
+		"insert into transcript_events (session_id, seq, event_zstd, created_at, event_utf8_bytes, navigation_json) values (?, ?, ?, ?, ?, '{}')",
+		session,
+		seq,
+		w.EncodeAll([]byte(record), nil),
+		1000+seq,
+		len(record),
+	)
+
 	if err := w.Close(); err != nil {
 		s.t.Fatal(err)
 	}
@@ -90,7 +111,11 @@ func (s *store) add(session string, seq int, record string, pack bool) {
 
 func (s *store) generation(session, word string) {
 	s.t.Helper()
-	s.exec("insert into transcript_rewrite_watermarks values (?, ?, 1) on conflict do update set generation = excluded.generation", session, word)
+	s.exec(
+		"insert into transcript_rewrite_watermarks values (?, ?, 1) on conflict do update set generation = excluded.generation",
+		session,
+		word,
+	)
 }
 
 // fromRows makes a database of rows as they were captured, and names its sessions.
@@ -100,6 +125,7 @@ func fromRows(t testing.TB, file string) (*store, []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s := newStore(t, filepath.Join(t.TempDir(), databaseName), schema23)
 	seen := map[string]bool{}
 	var sessions []string
@@ -109,9 +135,11 @@ func fromRows(t testing.TB, file string) (*store, []string) {
 			Seq     int             `json:"seq"`
 			Event   json.RawMessage `json:"event_json"`
 		}
+
 		if err := json.Unmarshal(in.Bytes(), &row); err != nil {
 			t.Fatal(err)
 		}
+
 		s.add(row.Session, row.Seq, string(row.Event), len(row.Event) > 1024)
 		if !seen[row.Session] {
 			seen[row.Session] = true
@@ -119,6 +147,7 @@ func fromRows(t testing.TB, file string) (*store, []string) {
 			s.generation(row.Session, "one")
 		}
 	}
+
 	return s, sessions
 }
 
@@ -138,6 +167,7 @@ func readOn(t testing.TB, r checkpoint.Transcript, from checkpoint.Cursor) check
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		all.Entries = append(all.Entries, b.Entries...)
 		all.Cursor = b.Cursor
 		all.Losses.Add(b.Losses)
@@ -162,6 +192,7 @@ func said(b checkpoint.Batch) string {
 			list = append(list, "clear")
 		}
 	}
+
 	return strings.Join(list, " ")
 }
 

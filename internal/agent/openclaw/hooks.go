@@ -28,7 +28,8 @@ var (
 	ErrBadPayload = errors.New("payload is no JSON object")
 )
 
-// hookPayload is what the plugin sends: who it is about, and a few fields of the event, bounded and without what nobody needs.
+// hookPayload is what the plugin sends: who it is about, and a few fields of the event, bounded and without what nobody
+// needs.
 type hookPayload struct {
 	Session   string `json:"session_id"`
 	SessKey   string `json:"session_key"`
@@ -62,12 +63,14 @@ func (a *Agent) Decode(ctx context.Context, h agent.Hook) (agent.Incoming, error
 	if h.Event == "wake" { // the plugin had belay-hook look for a daemon: this says that there is one
 		return agent.Incoming{}, nil
 	}
+
 	if err := json.Unmarshal(h.Payload, &p); err != nil {
 		// A field of another type than expected is OpenClaw's doing and costs that field; all others are filled in.
 		if wrong := new(json.UnmarshalTypeError); !errors.As(err, &wrong) || wrong.Field == "" {
 			return agent.Incoming{}, fmt.Errorf("decode %s %s payload: %w: %w", name, h.Event, ErrBadPayload, err)
 		}
 	}
+
 	in, known := meaning(h.Event, p, checkpoint.Event{})
 	if !known {
 		return agent.Incoming{}, nil
@@ -78,6 +81,7 @@ func (a *Agent) Decode(ctx context.Context, h agent.Hook) (agent.Incoming, error
 	if len(in.Events) > 0 {
 		in, _ = meaning(h.Event, p, a.frame(ctx, p))
 	}
+
 	return in, nil
 }
 
@@ -97,9 +101,11 @@ func (a *Agent) frame(ctx context.Context, p hookPayload) checkpoint.Event {
 		Workspace: workspace,
 		Model:     pi.Name(p.Model),
 	}
+
 	if e.Key.Child = bounded(p.Child, maxID); e.Key.Child == "" {
 		e.Transcript = a.transcript(ctx, bounded(p.Database, maxPath), p.Session)
 	}
+
 	return e
 }
 
@@ -115,19 +121,21 @@ func (a *Agent) transcript(ctx context.Context, database, session string) string
 	if !filepath.IsAbs(database) {
 		return ""
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, time.Second) // a hook waits for the answer
 	defer cancel()
 	if a.holds(ctx, database) {
 		return database
 	}
+
 	return sessionFile(filepath.Join(filepath.Dir(filepath.Dir(database)), "sessions"), session)
 }
 
 // sessionName is what OpenClaw takes for a session's id; it may be a name of the user's.
 var sessionName = lazyre.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
-// sessionFile is a session's transcript in a folder of the file era: under its id, else that of a topic or a fork, the newest.
-// None yet is no fault: the event has what there is.
+// sessionFile is a session's transcript in a folder of the file era: under its id, else that of a topic or a fork, the
+// newest. None yet is no fault: the event has what there is.
 func sessionFile(dir, session string) string {
 	if !sessionName().MatchString(session) {
 		return ""
@@ -135,10 +143,12 @@ func sessionFile(dir, session string) string {
 	if file := filepath.Join(dir, session+".jsonl"); isFile(file) {
 		return file
 	}
+
 	var newest string
 	var changed time.Time
 	for _, form := range []string{session + "-topic-*.jsonl", "*_" + session + ".jsonl"} {
-		names, _ := filepath.Glob(filepath.Join(dir, form)) // the patterns are well formed; a folder with a bracket in its name is passed over
+		// the patterns are well formed; a folder with a bracket in its name is passed over
+		names, _ := filepath.Glob(filepath.Join(dir, form))
 		for _, file := range names {
 			of, ok := pi.SessionOfName(filepath.Base(file))
 			if info, err := os.Stat(file); ok && of == session && err == nil && !info.ModTime().Before(changed) {
@@ -146,6 +156,7 @@ func sessionFile(dir, session string) string {
 			}
 		}
 	}
+
 	return newest
 }
 
@@ -154,19 +165,25 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// account tells apart what may use the same session ids, and what must never be told to each other: state folders, agents
-// of one gateway, and the chats of one agent. The owner's own sessions with the agent "main" of the default state have none.
+// account tells apart what may use the same session ids, and what must never be told to each other: state folders,
+// agents of one gateway, and the chats of one agent. The owner's own sessions with the agent "main" of the default
+// state have none.
 func (a *Agent) account(p hookPayload) string {
 	var parts []string
-	if dir := filepath.Dir(filepath.Dir(filepath.Dir(filepath.Dir(p.Database)))); filepath.IsAbs(p.Database) && payload.RealPath(dir) != a.plain {
+	if dir := filepath.Dir(
+		filepath.Dir(filepath.Dir(filepath.Dir(p.Database))),
+	); filepath.IsAbs(p.Database) &&
+		payload.RealPath(dir) != a.plain {
 		parts = append(parts, payload.RealPath(dir))
 	}
+
 	if id := pi.Name(p.AgentID); id != "" && id != "main" {
 		parts = append(parts, id)
 	}
 	if chat := chatOf(p.SessKey); chat != "" {
 		parts = append(parts, chat)
 	}
+
 	return strings.Join(parts, " ")
 }
 
@@ -198,6 +215,7 @@ func meaning(event string, p hookPayload, e checkpoint.Event) (agent.Incoming, b
 		if !aside && e.Key.Child == "" {
 			ask = agent.AskCarry
 		}
+
 	case "before_tool_call":
 		e = call(p, e, checkpoint.EventToolStart)
 	case "after_tool_call":
@@ -207,6 +225,7 @@ func meaning(event string, p hookPayload, e checkpoint.Event) (agent.Incoming, b
 			text = p.Error
 		}
 		e.Output, e.Background = pi.ToolOutput(text), pi.GoesOn(text, p.Status)
+
 	case "agent_end":
 		e = turnEnd(p, e)
 		e.Aside = aside
@@ -219,15 +238,22 @@ func meaning(event string, p hookPayload, e checkpoint.Event) (agent.Incoming, b
 	case "session_end":
 		return sessionEnd(p, e), true
 	case "subagent_spawned", "subagent_ended":
-		e.Kind, e.Child, e.ChildName, e.Key.Child = checkpoint.EventChildStart, bounded(p.Child, maxID), pi.Name(p.Label), ""
+		e.Kind, e.Child, e.ChildName, e.Key.Child = checkpoint.EventChildStart, bounded(
+			p.Child,
+			maxID,
+		), pi.Name(
+			p.Label,
+		), ""
 		if event == "subagent_ended" {
 			e.Kind = checkpoint.EventChildEnd
 		}
+
 	case "dropped":
 		e.Kind, e.Count = checkpoint.EventDropped, max(p.Count, 0)
 	default:
 		return agent.Incoming{}, false
 	}
+
 	return agent.Incoming{Events: []checkpoint.Event{e}, Ask: ask}, true
 }
 
@@ -254,11 +280,12 @@ func turnEnd(p hookPayload, e checkpoint.Event) checkpoint.Event {
 			e.Text = answer
 		}
 	}
+
 	return e
 }
 
-// sessionEnd is a good-bye, or the beginning of a new part under the same id. A reset by hand was told by before_reset, and a
-// compaction ends only a session that goes on under another id.
+// sessionEnd is a good-bye, or the beginning of a new part under the same id. A reset by hand was told by before_reset,
+// and a compaction ends only a session that goes on under another id.
 func sessionEnd(p hookPayload, e checkpoint.Event) agent.Incoming {
 	e.Kind, e.Reason, e.Turn = checkpoint.EventEnd, pi.Name(p.Reason), ""
 	same := p.Next == "" || p.Next == p.Session
@@ -272,5 +299,6 @@ func sessionEnd(p hookPayload, e checkpoint.Event) agent.Incoming {
 			e.Kind, e.Source, e.Reason = checkpoint.EventStart, "clear", ""
 		}
 	}
+
 	return agent.Incoming{Events: []checkpoint.Event{e}}
 }

@@ -25,6 +25,7 @@ func tell(in agent.Incoming) string {
 				s += " " + v
 			}
 		}
+
 		if e.Aside {
 			s += " aside"
 		}
@@ -37,14 +38,17 @@ func tell(in agent.Incoming) string {
 		if e.Count > 0 {
 			s += fmt.Sprint(" ", e.Count)
 		}
+
 		list = append(list, s)
 	}
+
 	switch in.Ask {
 	case agent.AskStart:
 		list = append(list, "ask start")
 	case agent.AskCarry:
 		list = append(list, "ask carry")
 	}
+
 	return strings.Join(list, "; ")
 }
 
@@ -90,6 +94,7 @@ func TestDecode(t *testing.T) {
 		if c.body != "" {
 			body = "{" + who + "," + c.body + "}"
 		}
+
 		in, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Event: c.event, Payload: []byte(body)})
 		if err != nil {
 			t.Errorf("%s %s: %v", c.event, c.body, err)
@@ -108,7 +113,13 @@ func TestDecodeErrors(t *testing.T) {
 		{"agent_end", `{`, ErrBadPayload}, {"agent_end", ``, ErrBadPayload}, {"agent_end", `[]`, ErrBadPayload}, {"agent_end", `{}`, ErrNoSession},
 		{"agent_end", `{"session_id":"` + strings.Repeat("x", 300) + `"}`, ErrNoSession}, {"wake", ``, nil}, {"gateway_start", `{}`, nil},
 	} {
-		if in, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Event: c.event, Payload: []byte(c.body)}); !errors.Is(err, c.want) || len(in.Events) > 0 {
+		if in, err := New(
+			agent.Host{},
+		).Decode(
+			t.Context(),
+			agent.Hook{Event: c.event, Payload: []byte(c.body)},
+		); !errors.Is(err, c.want) ||
+			len(in.Events) > 0 {
 			t.Errorf("%s %.40s: got %v, %v, want %v", c.event, c.body, in.Events, err, c.want)
 		}
 	}
@@ -119,24 +130,42 @@ func TestKeys(t *testing.T) {
 	home := t.TempDir()
 	a := New(agenttest.Host(home))
 	key := func(session, sessKey, id, state string) checkpoint.Key {
-		body, err := json.Marshal(map[string]string{"session_id": session, "session_key": sessKey, "agent_id": id, "workspace": "/w",
-			"database": filepath.Join(state, "agents", id, "agent", databaseName)})
+		body, err := json.Marshal(
+			map[string]string{"session_id": session, "session_key": sessKey, "agent_id": id, "workspace": "/w",
+				"database": filepath.Join(state, "agents", id, "agent", databaseName)},
+		)
+
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		in, err := a.Decode(t.Context(), agent.Hook{Event: "agent_end", Payload: body})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return in.Events[0].Key
 	}
+
 	own := filepath.Join(home, ".openclaw")
-	if got, want := key(uuid, "agent:main:main", "main", own), (checkpoint.Key{Agent: name, Session: uuid}); got != want {
+	if got, want := key(
+		uuid,
+		"agent:main:main",
+		"main",
+		own,
+	), (checkpoint.Key{Agent: name, Session: uuid}); got != want {
 		t.Errorf("the owner's session: got %+v, want %+v", got, want)
 	}
-	if got, want := key("lab1", "agent:main:explicit:lab1", "main", own), (checkpoint.Key{Agent: name, Session: "lab1", Workspace: "/w"}); got != want {
+
+	if got, want := key(
+		"lab1",
+		"agent:main:explicit:lab1",
+		"main",
+		own,
+	), (checkpoint.Key{Agent: name, Session: "lab1", Workspace: "/w"}); got != want {
 		t.Errorf("a named session: got %+v, want %+v", got, want)
 	}
+
 	accounts := map[string]bool{}
 	for _, k := range []checkpoint.Key{key(uuid, "agent:main:telegram:group:1", "main", own), key(uuid, "agent:main:telegram:group:2", "main", own),
 		key(uuid, "agent:ops:main", "ops", own), key(uuid, "agent:main:main", "main", "/srv/oc")} {
@@ -145,6 +174,7 @@ func TestKeys(t *testing.T) {
 		}
 		accounts[k.Account] = true
 	}
+
 	if len(accounts) != 4 {
 		t.Errorf("got accounts %v, want four", accounts)
 	}
@@ -154,7 +184,12 @@ func TestKeys(t *testing.T) {
 func TestTranscriptOfAnEvent(t *testing.T) {
 	state := t.TempDir()
 	s := newStore(t, filepath.Join(state, "agents", "main", "agent", databaseName), schema23)
-	old := newStore(t, filepath.Join(state, "agents", "old", "agent", databaseName), "create table schema_meta (role text)")
+	old := newStore(
+		t,
+		filepath.Join(state, "agents", "old", "agent", databaseName),
+		"create table schema_meta (role text)",
+	)
+
 	file := filepath.Join(state, "agents", "old", "sessions", uuid+".jsonl")
 	a := New(agent.Host{})
 	if got := a.transcript(t.Context(), s.path, uuid); got != s.path {
@@ -163,10 +198,12 @@ func TestTranscriptOfAnEvent(t *testing.T) {
 	if got := a.transcript(t.Context(), old.path, uuid); got != "" {
 		t.Errorf("no file yet: got %q, want none", got)
 	}
+
 	putFile(t, file)
 	if got := a.transcript(t.Context(), old.path, uuid); got != file {
 		t.Errorf("got %q, want %q", got, file)
 	}
+
 	for id, name := range map[string]string{"lab1": "lab1.jsonl", // a name of the user's
 		"7f0c2d3e-1111-4222-8333-444455556666": "7f0c2d3e-1111-4222-8333-444455556666-topic-12.jsonl",
 		"7f0c2d3e-1111-4222-8333-444455556667": "2026-11-30T15-09-47-095Z_7f0c2d3e-1111-4222-8333-444455556667.jsonl"} {
@@ -177,6 +214,7 @@ func TestTranscriptOfAnEvent(t *testing.T) {
 			t.Errorf("session %s: got %q, want %q", id, got, file)
 		}
 	}
+
 	if got := a.transcript(t.Context(), old.path, "../x"); got != "" {
 		t.Errorf("an id that is no name: got %q, want none", got)
 	}

@@ -57,16 +57,19 @@ func (in includes) load(path string) (part, error) {
 	if err != nil {
 		return part{}, err
 	}
+
 	text, there := in.now[f.Target]
 	if !there {
 		if text = f.Text; !f.Exists {
 			return part{}, fmt.Errorf("%w: %s is not there", ErrInclude, path)
 		}
 	}
+
 	root, err := parseSettings(text)
 	if err != nil {
 		return part{}, fmt.Errorf("%s: %w", path, err)
 	}
+
 	return part{path, text, root.Open, root.End}, nil
 }
 
@@ -76,10 +79,12 @@ func (p part) named() ([]string, error) {
 	if !ok {
 		return nil, nil
 	}
+
 	list := []jsontext.Item{{Value: v.from, End: v.to}}
 	if p.text[v.from] == '[' {
 		list = jsontext.Read(p.text, v.from).Items
 	}
+
 	var files []string
 	for _, it := range list {
 		path := stringAt(p.text, it)
@@ -89,8 +94,10 @@ func (p part) named() ([]string, error) {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(filepath.Dir(p.file), path)
 		}
+
 		files = append(files, path)
 	}
+
 	return files, nil
 }
 
@@ -102,6 +109,7 @@ func (in includes) follow(p part, depth int, keys []string) ([]part, error) {
 	if err == nil && depth > includeDepth {
 		err = fmt.Errorf("%w: %s is %d deep", ErrInclude, p.file, depth)
 	}
+
 	var found []part
 	for _, path := range files {
 		var q part
@@ -112,18 +120,22 @@ func (in includes) follow(p part, depth int, keys []string) ([]part, error) {
 		if err == nil {
 			more, err = in.follow(q, depth+1, keys)
 		}
+
 		found = append(found, more...)
 	}
+
 	if err != nil {
 		return nil, err
 	}
 	if len(keys) == 0 {
 		return append(found, p), nil
 	}
+
 	v, ok := p.member(keys[0])
 	if !ok {
 		return found, nil
 	}
+
 	more, err := in.follow(v, depth, keys[1:])
 	return append(found, more...), err
 }
@@ -145,6 +157,7 @@ func (in includes) wiring(root part, folder string) (w wiring, err error) {
 		}
 		return list
 	}
+
 	names := func(words string, keys ...string) (there, some bool) {
 		for _, p := range look(keys...) {
 			there = there || indexOf(p.text, p.from, words) >= 0
@@ -152,10 +165,12 @@ func (in includes) wiring(root part, folder string) (w wiring, err error) {
 		}
 		return there, some
 	}
+
 	last := func(word string, keys ...string) bool {
 		list := look(keys...)
 		return len(list) > 0 && list[len(list)-1].is(word)
 	}
+
 	w.path, _ = names(folder, "load", "paths")
 	w.allowed, w.listed = names(pluginID, "allow")
 	w.allowed = w.allowed || !w.listed // a list that is empty or absent shuts nobody out
@@ -182,17 +197,20 @@ func (a *Agent) spots(s settings.File) ([]spot, error) {
 	if err != nil {
 		return list, err
 	}
+
 	home := filepath.Dir(s.Target)
 	p, ok := part{s.Path, text, root.Open, root.End}.member("plugins")
 	if !ok {
 		return list, nil
 	}
+
 	for range includeDepth {
 		files, err := p.named()
 		v, _ := p.member(includeKey)
 		if err != nil || len(files) != 1 || p.text[v.from] == '[' || len(jsontext.Read(p.text, p.from).Items) != 1 {
 			return list, err
 		}
+
 		f, err := a.files().Read(files[0])
 		switch {
 		case err != nil:
@@ -202,12 +220,15 @@ func (a *Agent) spots(s settings.File) ([]spot, error) {
 		case !strings.HasPrefix(f.Target, home+string(filepath.Separator)):
 			return list, nil // one that several machines share, it may be: OpenClaw does not write there
 		}
+
 		if root, err = parseSettings(f.Text); err != nil {
 			return list, fmt.Errorf("%s: %w", files[0], err)
 		}
+
 		p = part{files[0], f.Text, root.Open, root.End}
 		list = append([]spot{{f, nil}}, list...)
 	}
+
 	return list, fmt.Errorf("%w: %s is too deep", ErrInclude, p.file)
 }
 

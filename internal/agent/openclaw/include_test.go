@@ -16,14 +16,17 @@ func putAll(t *testing.T, settings string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
 		path := filepath.Join(filepath.Dir(settings), name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+		if err := errors.Join(
+			os.MkdirAll(filepath.Dir(path), 0o700),
+			os.WriteFile(path, []byte(text), 0o600),
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// TestInclude: settings that are cut into files get the plugin where OpenClaw would put it, the effect is right, and all
-// files come back.
+// TestInclude: settings that are cut into files get the plugin where OpenClaw would put it, the effect is right, and
+// all files come back.
 func TestInclude(t *testing.T) {
 	const own = "// ours\n{\n  entries: { other: { enabled: true } }, // theirs\n  allow: ['other'],\n}\n"
 	for name, c := range map[string]struct {
@@ -31,12 +34,24 @@ func TestInclude(t *testing.T) {
 		files   map[string]string
 		changed string // the one file that install changes; empty for none
 	}{
-		"elsewhere":         {"{ agents: { $include: './agents.json5' } }", map[string]string{"agents.json5": "{}"}, "openclaw.json"},
-		"plugins alone":     {"{ plugins: { $include: './plugins.json5' }, /* all */ }", map[string]string{"plugins.json5": own}, "plugins.json5"},
-		"escaped":           {`{"plugins": {"\u0024include": "plugins.json5"}}`, map[string]string{"plugins.json5": own}, "plugins.json5"},
-		"one behind other":  {"{ plugins: { $include: 'a.json5' } }", map[string]string{"a.json5": "{$include: 'sub/b.json5'}", "sub/b.json5": own}, "sub/b.json5"},
-		"beside others":     {"{ plugins: { $include: 'plugins.json5', enabled: true } }", map[string]string{"plugins.json5": own}, "openclaw.json"},
-		"several":           {"{ plugins: { $include: ['a.json5', 'b.json5'] } }", map[string]string{"a.json5": own, "b.json5": "{}"}, "openclaw.json"},
+		"elsewhere": {"{ agents: { $include: './agents.json5' } }", map[string]string{
+			"agents.json5": "{}",
+		}, "openclaw.json"},
+		"plugins alone": {"{ plugins: { $include: './plugins.json5' }, /* all */ }", map[string]string{
+			"plugins.json5": own,
+		}, "plugins.json5"},
+		"escaped": {`{"plugins": {"\u0024include": "plugins.json5"}}`, map[string]string{
+			"plugins.json5": own,
+		}, "plugins.json5"},
+		"one behind other": {"{ plugins: { $include: 'a.json5' } }", map[string]string{
+			"a.json5": "{$include: 'sub/b.json5'}", "sub/b.json5": own,
+		}, "sub/b.json5"},
+		"beside others": {"{ plugins: { $include: 'plugins.json5', enabled: true } }", map[string]string{
+			"plugins.json5": own,
+		}, "openclaw.json"},
+		"several": {"{ plugins: { $include: ['a.json5', 'b.json5'] } }", map[string]string{
+			"a.json5": own, "b.json5": "{}",
+		}, "openclaw.json"},
 		"the whole":         {"{ $include: 'base.json5' }", map[string]string{"base.json5": "{ plugins: " + own + "}"}, "openclaw.json"},
 		"by hand elsewhere": {"{ $include: 'base.json5' }", map[string]string{"base.json5": "{ plugins: { load: { paths: ['%FOLDER%'] }, entries: { belay: " + entryText + " } } }"}, ""},
 	} {
@@ -45,6 +60,7 @@ func TestInclude(t *testing.T) {
 			for n, text := range c.files {
 				c.files[n] = strings.ReplaceAll(text, "%FOLDER%", a.pluginFolder())
 			}
+
 			putAll(t, path, c.files)
 			before := tree(t, filepath.Dir(path))
 			if _, err := a.Install(t.Context(), p, false); err != nil {
@@ -53,6 +69,7 @@ func TestInclude(t *testing.T) {
 			if list := a.Check(t.Context(), p); len(list) > 0 {
 				t.Errorf("after install: %v", list)
 			}
+
 			var changed []string
 			after := tree(t, filepath.Dir(path))
 			for file, was := range before {
@@ -61,12 +78,20 @@ func TestInclude(t *testing.T) {
 					changed = append(changed, rel)
 				}
 			}
+
 			if got := strings.Join(changed, " "); got != c.changed {
 				t.Errorf("install changed %q, want %q", got, c.changed)
 			}
-			if again, err := a.Install(t.Context(), p, false); err != nil || again[0].Action != "keep" || again[1].Action != "keep" {
+
+			if again, err := a.Install(
+				t.Context(),
+				p,
+				false,
+			); err != nil || again[0].Action != "keep" ||
+				again[1].Action != "keep" {
 				t.Errorf("second install: got %v, %v, want nothing done", again, err)
 			}
+
 			if name == "by hand elsewhere" {
 				return // uninstall takes only what install could have put there
 			}
@@ -86,6 +111,7 @@ func TestIncludeRefused(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(outside, "p.json5"), []byte("{ load: { paths: 7 } }"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	for name, c := range map[string]struct {
 		main  string
 		files map[string]string
@@ -94,11 +120,19 @@ func TestIncludeRefused(t *testing.T) {
 	}{
 		"absent":      {"{ plugins: { $include: 'gone.json5' } }", nil, ErrInclude, "gone.json5"},
 		"absent base": {"{ $include: 'gone.json5' }", nil, ErrInclude, "gone.json5"},
-		"round":       {"{ $include: 'a.json5' }", map[string]string{"a.json5": "{ $include: 'a.json5' }"}, ErrInclude, "deep"},
-		"round alone": {"{ plugins: { $include: 'a.json5' } }", map[string]string{"a.json5": "{ $include: 'a.json5' }"}, ErrInclude, "deep"},
-		"no text":     {"{ plugins: { $include: 7 } }", nil, ErrInclude, "names no file"},
-		"broken":      {"{ plugins: { $include: 'a.json5' } }", map[string]string{"a.json5": "{ load: "}, ErrBadSettings, "a.json5"},
-		"list of its own": {"{ plugins: { load: { paths: { $include: 'a.json5' } } } }", map[string]string{"a.json5": "['/x']"}, ErrBadSettings,
+		"round": {"{ $include: 'a.json5' }", map[string]string{
+			"a.json5": "{ $include: 'a.json5' }",
+		}, ErrInclude, "deep"},
+		"round alone": {"{ plugins: { $include: 'a.json5' } }", map[string]string{
+			"a.json5": "{ $include: 'a.json5' }",
+		}, ErrInclude, "deep"},
+		"no text": {"{ plugins: { $include: 7 } }", nil, ErrInclude, "names no file"},
+		"broken": {"{ plugins: { $include: 'a.json5' } }", map[string]string{
+			"a.json5": "{ load: ",
+		}, ErrBadSettings, "a.json5"},
+		"list of its own": {"{ plugins: { load: { paths: { $include: 'a.json5' } } } }", map[string]string{
+			"a.json5": "['/x']",
+		}, ErrBadSettings,
 			"a.json5"},
 		"switched off last": {"{ plugins: { $include: 'a.json5', entries: { $include: 'b.json5' } } }",
 			map[string]string{"a.json5": "{}", "b.json5": "{ belay: 7 }"}, nil, ""},
@@ -111,12 +145,14 @@ func TestIncludeRefused(t *testing.T) {
 		if !errors.Is(err, c.want) || err != nil && !strings.Contains(err.Error(), c.words) {
 			t.Errorf("%s: got %v, want %v with %q", name, err, c.want, c.words)
 		}
+
 		if c.want == nil {
 			if list := a.Check(t.Context(), p); len(list) > 0 {
 				t.Errorf("%s: after install: %v", name, list)
 			}
 			continue
 		}
+
 		if after := tree(t, filepath.Dir(path)); !maps.Equal(after, before) {
 			t.Errorf("%s: install changed files: got %v, want %v", name, after, before)
 		}

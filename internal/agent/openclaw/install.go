@@ -42,6 +42,7 @@ func (a *Agent) plugin() plugin.Plugin {
 			return string(text), err
 		}})
 	}
+
 	return pl
 }
 
@@ -64,10 +65,12 @@ func (a *Agent) Present() (version string, ok bool) {
 		version, _ = settings.PackageVersion(a.host.FS, program, mine)
 		return version, true
 	}
+
 	if a.config != "" {
 		_, err := a.host.FS.Lstat(a.config)
 		ok = err == nil
 	}
+
 	return "", ok
 }
 
@@ -78,10 +81,12 @@ func (a *Agent) Install(_ context.Context, p agent.Paths, dryRun bool) ([]agent.
 	if err != nil {
 		return nil, fmt.Errorf("install plugin: %w", err)
 	}
+
 	at, next, bare, err := a.plan(s)
 	if err != nil {
 		return nil, fmt.Errorf("install plugin in %s: %w", at.Path, err)
 	}
+
 	put := func(dryRun bool) (agent.Change, error) {
 		return a.files().Put(at.File, next, bare, "plugin "+pluginID+", which may see conversations", dryRun)
 	}
@@ -96,10 +101,12 @@ func (a *Agent) Install(_ context.Context, p agent.Paths, dryRun bool) ([]agent.
 			return nil, fmt.Errorf("install plugin: note the folders made: %w", err)
 		}
 	}
+
 	done, err := a.plugin().Install(p, dryRun)
 	if err != nil {
 		return nil, err
 	}
+
 	if !dryRun {
 		if _, err := put(false); err != nil {
 			return nil, fmt.Errorf("install plugin: %w", err)
@@ -110,6 +117,7 @@ func (a *Agent) Install(_ context.Context, p agent.Paths, dryRun bool) ([]agent.
 	if slices.ContainsFunc(done, func(c agent.Change) bool { return c.Action != "keep" }) {
 		folder.Action = "create"
 	}
+
 	return []agent.Change{folder, change}, nil
 }
 
@@ -119,6 +127,7 @@ func (a *Agent) plan(s settings.File) (at spot, next, bare []byte, err error) {
 	if at = list[0]; err != nil {
 		return at, nil, nil, err
 	}
+
 	next = filled(at.Text)
 	if bare, err = withoutPlugin(next, a.pluginFolder(), at.keys); err != nil {
 		return at, nil, nil, err
@@ -138,6 +147,7 @@ func (a *Agent) plan(s settings.File) (at spot, next, bare []byte, err error) {
 		err = fmt.Errorf("%w: one of their files says otherwise; there, let plugins.load.paths name %s and "+
 			"plugins.entries.%s be %s", ErrForeignForm, a.pluginFolder(), pluginID, entryText)
 	}
+
 	return at, next, bare, err
 }
 
@@ -148,10 +158,12 @@ func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
 	if err != nil {
 		return nil, fmt.Errorf("uninstall plugin: %w", err)
 	}
+
 	list, err := a.spots(s)
 	if err != nil {
 		return nil, fmt.Errorf("uninstall plugin from %s: %w", s.Path, err)
 	}
+
 	var undos []settings.Undo
 	var changes []agent.Change
 	for _, at := range list {
@@ -159,6 +171,7 @@ func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
 		if err != nil {
 			return nil, fmt.Errorf("uninstall plugin from %s: %w", at.Path, err)
 		}
+
 		undos = append(undos, undo)
 		if undo.Action != "keep" || at.Path == s.Path {
 			changes = append(changes, undo.Change("plugin"))
@@ -172,10 +185,12 @@ func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
 			}
 		}
 	}
+
 	done, err := a.plugin().Uninstall(dryRun)
 	if err != nil {
 		return nil, err
 	}
+
 	if !dryRun {
 		if err := a.dropFolders(); err != nil {
 			return nil, fmt.Errorf("uninstall plugin: %w", err)
@@ -186,6 +201,7 @@ func (a *Agent) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) {
 	if folder.Action == "keep" {
 		folder.Detail = done[0].Detail
 	}
+
 	return append(changes, folder), nil
 }
 
@@ -203,14 +219,17 @@ func (a *Agent) noteFolders() error {
 		if err == nil {
 			break
 		}
+
 		outer = dir
 	}
+
 	if outer == "" {
 		return nil
 	}
 	if err := vfs.MakeDir(a.host.FS, filepath.Dir(a.madeNote())); err != nil {
 		return err
 	}
+
 	return vfs.Replace(a.host.FS, a.madeNote(), []byte(outer))
 }
 
@@ -219,6 +238,7 @@ func (a *Agent) dropFolders() error {
 	if err := a.dropEmpty(a.pluginFolder()); err != nil {
 		return err
 	}
+
 	outer, err := vfs.ReadFile(a.host.FS, a.madeNote(), maxPath)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -226,11 +246,13 @@ func (a *Agent) dropFolders() error {
 	if err != nil {
 		return err
 	}
+
 	for dir := filepath.Dir(a.pluginFolder()); strings.HasPrefix(dir+"/", string(outer)+"/"); dir = filepath.Dir(dir) {
 		if err := a.dropEmpty(dir); err != nil {
 			return err
 		}
 	}
+
 	return a.host.FS.Remove(a.madeNote())
 }
 
@@ -243,6 +265,7 @@ func (a *Agent) dropEmpty(dir string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+
 	return err
 }
 
@@ -251,14 +274,17 @@ func (a *Agent) undo(at spot) (settings.Undo, error) {
 	if jsontext.JSON.Blank(at.Text) {
 		return a.files().Undo(at.File, at.Text, false)
 	}
+
 	bare, err := withoutPlugin(at.Text, a.pluginFolder(), at.keys)
 	if err != nil {
 		return settings.Undo{}, err
 	}
+
 	root, err := parseSettings(bare)
 	if err != nil {
 		return settings.Undo{}, err
 	}
+
 	return a.files().Undo(at.File, bare, len(root.Items) == 0)
 }
 
@@ -268,6 +294,7 @@ func (a *Agent) Check(_ context.Context, p agent.Paths) []string {
 	if err != nil {
 		return []string{err.Error()}
 	}
+
 	list, err := a.spots(s)
 	var has wiring
 	if at := list[0]; err == nil {
@@ -276,12 +303,14 @@ func (a *Agent) Check(_ context.Context, p agent.Paths) []string {
 	if err != nil {
 		return []string{fmt.Sprintf("%s: %v", s.Path, err)}
 	}
+
 	var found []string
 	if err := p.Valid(); err != nil {
 		found = append(found, err.Error())
 	} else if !a.plugin().InPlace(p) {
 		found = append(found, a.pluginFolder()+" is missing or of another belay")
 	}
+
 	for _, c := range []struct {
 		wrong bool
 		words string
@@ -296,5 +325,6 @@ func (a *Agent) Check(_ context.Context, p agent.Paths) []string {
 			found = append(found, c.words)
 		}
 	}
+
 	return found
 }

@@ -15,12 +15,14 @@ import (
 	"belay/internal/vfs/vfstest"
 )
 
-// TestInstallIntoNothing: a home without any OpenClaw is one again after uninstall, and a folder that came meanwhile stays.
+// TestInstallIntoNothing: a home without any OpenClaw is one again after uninstall, and a folder that came meanwhile
+// stays.
 func TestInstallIntoNothing(t *testing.T) {
 	a, path, p := installed(t, "")
 	if err := os.Remove(filepath.Dir(path)); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, others := range []bool{false, true} {
 		if _, err := a.Install(t.Context(), p, false); err != nil {
 			t.Fatal(err)
@@ -38,13 +40,14 @@ func TestInstallIntoNothing(t *testing.T) {
 			t.Errorf("the folder after uninstall: got %v, want it kept: %v", err, others)
 		}
 	}
+
 	if left, err := os.ReadDir(filepath.Join(a.host.State, "install", name)); err != nil || len(left) != 0 {
 		t.Errorf("belay's own records: got %v, %v, want none left", left, err)
 	}
 }
 
-// TestInstallFaultAtEveryOperation: whatever fails, each file of the settings is the old or the new one, the error is told,
-// the settings never name a plugin that is not whole, and the way back is open.
+// TestInstallFaultAtEveryOperation: whatever fails, each file of the settings is the old or the new one, the error is
+// told, the settings never name a plugin that is not whole, and the way back is open.
 func TestInstallFaultAtEveryOperation(t *testing.T) {
 	for shape, files := range map[string]map[string]string{
 		"settings": {"openclaw.json": settings5}, "none": {}, "an include": {"openclaw.json": "{ plugins: { $include: 'p.json5' } }", "p.json5": "{ allow: ['x'] }"},
@@ -89,6 +92,7 @@ func faultAt(t *testing.T, shape string, files map[string]string, what string, k
 			t.Fatal(err)
 		}
 	}
+
 	before := agents(t, home)
 	a.host.FS = unsynced{}
 	if what == "uninstall" {
@@ -96,6 +100,7 @@ func faultAt(t *testing.T, shape string, files map[string]string, what string, k
 			t.Fatal(err)
 		}
 	}
+
 	fault := vfstest.NewFault(unsynced{}, k, syscall.ENOSPC)
 	a.host.FS = fault
 	var err error
@@ -104,32 +109,58 @@ func faultAt(t *testing.T, shape string, files map[string]string, what string, k
 	} else {
 		_, err = a.Uninstall(p, false)
 	}
+
 	a.host.FS = unsynced{}
+
 	// Closing a file that was only read cannot lose anything; and a plugin that cannot be looked at is written again.
 	harmless := strings.HasPrefix(fault.Op(), "close") && !strings.HasSuffix(fault.Op(), vfs.TempSuffix) ||
-		slices.Contains(pluginNames, strings.TrimPrefix(fault.Op(), "open ")) || slices.Contains(pluginNames, strings.TrimPrefix(fault.Op(), "read "))
+		slices.Contains(
+			pluginNames,
+			strings.TrimPrefix(fault.Op(), "open "),
+		) || slices.Contains(pluginNames, strings.TrimPrefix(fault.Op(), "read "))
+
 	if fault.Fired() && !harmless && !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("%s, %s, operation %d (%s): error %v, want the fault", shape, what, k, fault.Op(), err)
 	}
+
 	now := agents(t, home)
 	for file, text := range now {
-		if !strings.Contains(file, folderName) && before[file] != text && text != "folder" && !strings.Contains(text, a.pluginFolder()) {
+		if !strings.Contains(file, folderName) && before[file] != text && text != "folder" &&
+			!strings.Contains(text, a.pluginFolder()) {
 			t.Errorf("%s, %s, operation %d (%s): %s is half: %q", shape, what, k, fault.Op(), file, text)
 		}
 		if strings.Contains(text, entryText) {
 			for _, n := range pluginNames {
 				if now[filepath.Join(a.pluginFolder(), n)] == "" {
-					t.Errorf("%s, %s, operation %d (%s): the settings name a plugin without %s", shape, what, k, fault.Op(), n)
+					t.Errorf(
+						"%s, %s, operation %d (%s): the settings name a plugin without %s",
+						shape,
+						what,
+						k,
+						fault.Op(),
+						n,
+					)
 				}
 			}
 		}
 	}
+
 	if _, err := a.Uninstall(p, false); err != nil {
 		t.Errorf("%s, %s, operation %d (%s): uninstall later: %v", shape, what, k, fault.Op(), err)
 	}
+
 	if after := agents(t, home); !maps.Equal(after, before) {
-		t.Errorf("%s, %s, operation %d (%s): after uninstall: got %v, want %v", shape, what, k, fault.Op(), after, before)
+		t.Errorf(
+			"%s, %s, operation %d (%s): after uninstall: got %v, want %v",
+			shape,
+			what,
+			k,
+			fault.Op(),
+			after,
+			before,
+		)
 	}
+
 	return fault.Fired()
 }
 

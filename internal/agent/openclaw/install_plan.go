@@ -83,6 +83,7 @@ func withPlugin(text []byte, folder string, keys []string, has wiring) (next []b
 	if err == nil && !has.entry {
 		next, err = withEntry(next, slices.Concat(keys, []string{"entries", pluginID}))
 	}
+
 	return next, err
 }
 
@@ -92,6 +93,7 @@ func withElement(text []byte, words string, path []string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	list, ok := jsontext.Lookup(text, root, path...)
 	switch {
 	case !ok:
@@ -101,6 +103,7 @@ func withElement(text []byte, words string, path []string) ([]byte, error) {
 	case indexOf(text, list.Value, words) >= 0:
 		return text, nil
 	}
+
 	return put(text, jsontext.Read(text, list.Value), root, quote(words)), nil
 }
 
@@ -112,15 +115,19 @@ func withMember(text []byte, root jsontext.Container, rendered string, path []st
 		if !ok {
 			break
 		}
+
 		path = path[1:]
 		if text[next.Value] != '{' {
 			return nil, fmt.Errorf("%w: what should hold %s is no object", ErrForeignForm, path[0])
 		}
+
 		at = jsontext.Read(text, next.Value)
 	}
+
 	for i := len(path) - 1; i > 0; i-- {
 		rendered = "{" + quote(path[i]) + ": " + rendered + "}"
 	}
+
 	return put(text, at, root, quote(path[0])+": "+rendered), nil
 }
 
@@ -130,10 +137,12 @@ func withEntry(text []byte, path []string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	entry, ok := jsontext.Lookup(text, root, path...)
 	if !ok {
 		return withMember(text, root, entryText, path)
 	}
+
 	return jsontext.Splice(text, entry.Value, entry.End, entryText), nil
 }
 
@@ -148,11 +157,13 @@ func withoutPlugin(text []byte, folder string, keys []string) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		path := slices.Concat(keys, c.path)
 		it, ok := jsontext.Lookup(text, root, path...)
 		if !ok {
 			continue
 		}
+
 		if c.words != "" {
 			i := indexOf(text, it.Value, c.words)
 			if i < 0 {
@@ -161,6 +172,7 @@ func withoutPlugin(text []byte, folder string, keys []string) ([]byte, error) {
 			text = prune(jsontext.Cut(text, jsontext.Read(text, it.Value), i), path)
 			continue
 		}
+
 		text = prune(cutMember(text, path), path[:len(path)-1])
 	}
 	return text, nil

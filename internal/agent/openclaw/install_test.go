@@ -23,11 +23,13 @@ func installed(t *testing.T, text string) (*Agent, string, agent.Paths) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	if text != "" {
 		if err := os.WriteFile(path, []byte(text), 0o640); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	return New(agenttest.Host(home)), path, agent.Paths{Hook: "/opt/be lay/belay-hook", Socket: "/run/b.sock"}
 }
 
@@ -39,21 +41,26 @@ func tree(t *testing.T, dir string) map[string]string {
 			files[path] = "folder"
 			return err
 		}
+
 		data, err := os.ReadFile(path)
 		info, ierr := e.Info()
 		files[path] = info.Mode().String() + string(data)
 		return errors.Join(err, ierr)
 	})
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return files
 }
 
 func TestInstallAndBack(t *testing.T) {
 	for name, text := range map[string]string{
-		"none": "", "empty": "{}", "blank": " \n", "JSON": "{\n  \"gateway\": {\"port\": 1}\n}\n", "JSON5": settings5, "CRLF": "{\r\n\t\"a\": 1\r\n}\r\n",
-		"allow list": `{"plugins":{"allow":["telegram"]}}`, "empty objects": `{plugins:{load:{},entries:{}}}`, "BOM": "\uFEFF{\"a\":1,}",
+		"none": "", "empty": "{}", "blank": " \n", "JSON": "{\n  \"gateway\": {\"port\": 1}\n}\n", "JSON5": settings5,
+		"CRLF":       "{\r\n\t\"a\": 1\r\n}\r\n",
+		"allow list": `{"plugins":{"allow":["telegram"]}}`, "empty objects": `{plugins:{load:{},entries:{}}}`,
+		"BOM": "\uFEFF{\"a\":1,}",
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, path, p := installed(t, text)
@@ -70,15 +77,22 @@ func TestInstallAndBack(t *testing.T) {
 			if list := a.Check(t.Context(), p); len(list) > 0 {
 				t.Errorf("after install: %v", list)
 			}
+
 			now, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
-				if line = strings.Trim(line, " \t\r},]"); name != "empty objects" && name != "allow list" && !strings.Contains(string(now), line) {
+				if line = strings.Trim(
+					line,
+					" \t\r},]",
+				); name != "empty objects" && name != "allow list" &&
+					!strings.Contains(string(now), line) {
 					t.Errorf("line %q is gone:\n%s", line, now)
 				}
 			}
+
 			again, err := a.Install(t.Context(), p, false)
 			if err != nil || again[0].Action != "keep" || again[1].Action != "keep" {
 				t.Errorf("second install: got %v, %v, want nothing done", again, err)
@@ -99,6 +113,7 @@ func TestUninstallAfterOthersWrote(t *testing.T) {
 	if _, err := a.Install(t.Context(), p, false); err != nil {
 		t.Fatal(err)
 	}
+
 	now, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -109,6 +124,7 @@ func TestUninstallAfterOthersWrote(t *testing.T) {
 	if _, err := a.Uninstall(p, false); err != nil {
 		t.Fatal(err)
 	}
+
 	now, err = os.ReadFile(path)
 	if got, want := string(now), strings.Replace(settings5, "'/w'", "'/x'", 1); err != nil || got != want {
 		t.Errorf("got %q, %v, want %q", got, err, want)
@@ -131,6 +147,7 @@ func TestInstallRefuses(t *testing.T) {
 			t.Errorf("%s: settings are %q, %v, want as before", name, now, err)
 		}
 	}
+
 	a, path, p := installed(t, "{}")
 	if err := os.Chmod(path, 0o400); err != nil {
 		t.Fatal(err)
@@ -146,16 +163,21 @@ func TestPresent(t *testing.T) {
 	if v, ok := a.Present(); ok || v != "" {
 		t.Errorf("nothing is there: got %q, %v", v, ok)
 	}
+
 	dir := t.TempDir()
-	for name, text := range map[string]string{"openclaw.mjs": "", "package.json": `{"name":"openclaw","version":"2026.10.1"}`} {
+	for name, text := range map[string]string{
+		"openclaw.mjs": "", "package.json": `{"name":"openclaw","version":"2026.10.1"}`,
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	bin := t.TempDir()
 	if err := os.Symlink(filepath.Join(dir, "openclaw.mjs"), filepath.Join(bin, "openclaw")); err != nil {
 		t.Fatal(err)
 	}
+
 	a.host.Env = func(string) string { return bin } // as PATH
 	if v, ok := a.Present(); !ok || v != "2026.10.1" {
 		t.Errorf("got %q, %v, want 2026.10.1", v, ok)
@@ -170,7 +192,8 @@ func TestPresent(t *testing.T) {
 
 func TestCheckFinds(t *testing.T) {
 	for text, want := range map[string]string{
-		`{}`: "load.paths", `{plugins:{enabled:false}}`: "no plugin runs", `{plugins:{deny:["belay"]}}`: "deny", `{plugins:{allow:["x"]}}`: "allow", `{`: "JSON5",
+		`{}`: "load.paths", `{plugins:{enabled:false}}`: "no plugin runs", `{plugins:{deny:["belay"]}}`: "deny",
+		`{plugins:{allow:["x"]}}`: "allow", `{`: "JSON5",
 	} {
 		a, _, p := installed(t, text)
 		if got := strings.Join(a.Check(t.Context(), p), "; "); !strings.Contains(got, want) {
@@ -191,7 +214,10 @@ func wiredAlone(text []byte) (wiring, error) {
 
 // FuzzSettings: what is put in comes out again, and no text is made worse.
 func FuzzSettings(f *testing.F) {
-	for _, s := range []string{settings5, "{}", "{a:1}", "{'a':'\\'b',}", "//\n{}", "{plugins:{load:{paths:[]}}}", "[", "{a:{b:[1,2,],},/**/}"} {
+	for _, s := range []string{
+		settings5, "{}", "{a:1}", "{'a':'\\'b',}", "//\n{}", "{plugins:{load:{paths:[]}}}", "[",
+		"{a:{b:[1,2,],},/**/}",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -200,6 +226,7 @@ func FuzzSettings(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		with, err := withPlugin([]byte(text), "/p", keys, has)
 		if err != nil {
 			return
@@ -207,10 +234,12 @@ func FuzzSettings(f *testing.F) {
 		if has, err = wiredAlone(with); err != nil || !has.works() {
 			t.Errorf("%q: after install: got %+v, %v in %q, want it to work", text, has, err, with)
 		}
+
 		without, err := withoutPlugin(with, "/p", keys)
 		if err != nil {
 			t.Errorf("%q: %v", with, err)
 		}
+
 		if root, err := parseSettings(without); err != nil {
 			t.Errorf("%q became %q: %v", text, without, err)
 		} else if _, there := jsontext.Lookup(without, root, "plugins", "entries", pluginID); there {

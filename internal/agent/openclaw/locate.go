@@ -26,6 +26,7 @@ func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error
 	if most <= 0 {
 		most = defaultMost
 	}
+
 	var found []agent.Found
 	var failed error
 	for _, path := range a.databases() {
@@ -35,22 +36,26 @@ func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error
 		}
 		found = append(found, list...)
 	}
+
 	taken := map[string]bool{}
 	for _, f := range found {
 		taken[f.Session] = true
 	}
+
 	files, err := a.Agent.Locate(ctx, q)
 	for _, f := range files {
 		if !taken[f.Session] { // what was left behind by the upgrade is old
 			found = append(found, f)
 		}
 	}
+
 	slices.SortStableFunc(found, func(x, y agent.Found) int {
 		return cmp.Or(y.Changed.Compare(x.Changed), cmp.Compare(x.Session, y.Session))
 	})
 	if len(found) > 0 {
 		failed = nil
 	}
+
 	return found[:min(len(found), most)], errors.Join(failed, err)
 }
 
@@ -75,11 +80,13 @@ func inDatabase(ctx context.Context, path string, q agent.Query) (found []agent.
 		}
 		return err
 	})
+
 	for _, c := range cold {
 		if f, ok := r.found(c.session, c.changed, r.firstOf(c), q); ok {
 			found = append(found, f)
 		}
 	}
+
 	return found, err
 }
 
@@ -87,7 +94,11 @@ func inDatabase(ctx context.Context, path string, q agent.Query) (found []agent.
 func (r *rows) found(session string, changed int64, header []byte, q agent.Query) (agent.Found, bool) {
 	_, workspace, _ := pi.Header(header)
 	ok := q.Workspace == "" || payload.RealPath(workspace) == payload.RealPath(q.Workspace)
-	return agent.Found{Source: agent.Source{Path: r.path, Session: pi.Name(session)}, Workspace: workspace, Changed: time.UnixMilli(changed).UTC()}, ok
+	return agent.Found{
+		Source:    agent.Source{Path: r.path, Session: pi.Name(session)},
+		Workspace: workspace,
+		Changed:   time.UnixMilli(changed).UTC(),
+	}, ok
 }
 
 func (r *rows) headers(tx *sqlite.Tx, q agent.Query) ([]agent.Found, error) {
@@ -95,10 +106,12 @@ func (r *rows) headers(tx *sqlite.Tx, q agent.Query) ([]agent.Found, error) {
 	if err != nil || !slices.Contains(columns, "event_json") {
 		return nil, err
 	}
+
 	packed := "null"
 	if slices.Contains(columns, "event_zstd") {
 		packed = "iif(length(e.event_zstd) <= 65536, e.event_zstd, null)"
 	}
+
 	// When a session changed stands in session_windows, where there is one: its own rows may be a great many.
 	from, changed := "transcript_events e", "e.created_at"
 	if windows, err := columnsOf(tx, "session_windows"); err != nil {
@@ -106,11 +119,18 @@ func (r *rows) headers(tx *sqlite.Tx, q agent.Query) ([]agent.Found, error) {
 	} else if slices.Contains(windows, "updated_at") {
 		from, changed = "session_windows w join transcript_events e on e.session_id = w.session_id", "w.updated_at"
 	}
-	list, err := tx.Query("select e.session_id, "+changed+", iif(octet_length(e.event_json) <= 65536, e.event_json, null), "+packed+
-		" from "+from+" where e.seq = 0 and (?1 = '' or e.session_id = ?1) order by 2 desc limit ?2", q.Session, lookedAt)
+
+	list, err := tx.Query(
+		"select e.session_id, "+changed+", iif(octet_length(e.event_json) <= 65536, e.event_json, null), "+packed+
+			" from "+from+" where e.seq = 0 and (?1 = '' or e.session_id = ?1) order by 2 desc limit ?2",
+		q.Session,
+		lookedAt,
+	)
+
 	if err != nil {
 		return nil, err
 	}
+
 	defer list.Close() // its error is that of Err
 	var found []agent.Found
 	for list.Next() && !tx.Over() {
@@ -120,14 +140,17 @@ func (r *rows) headers(tx *sqlite.Tx, q agent.Query) ([]agent.Found, error) {
 		if err := list.Scan(&session, &at, &w.text, &w.packed); err != nil {
 			return nil, err
 		}
+
 		if w.packed != nil {
 			if w.text, err = r.unpack(w.packed); err != nil {
 				w.text = nil // its workspace is not known
 			}
 		}
+
 		if f, ok := r.found(session, at.Int64, w.text, q); ok {
 			found = append(found, f)
 		}
 	}
+
 	return found, list.Err()
 }

@@ -1,10 +1,10 @@
-// Package openclaw knows the agent "openclaw" of every age: from 2026.8 on its transcripts are rows of a SQLite database, up
-// to 2026.7 (and in the line 2026.7.33 to 35) they are the .jsonl files that package pi reads. Which one holds is told by the
-// table transcript_events, never by a version.
+// Package openclaw knows the agent "openclaw" of every age: from 2026.8 on its transcripts are rows of a SQLite
+// database, up to 2026.7 (and in the line 2026.7.33 to 35) they are the .jsonl files that package pi reads. Which one
+// holds is told by the table transcript_events, never by a version.
 //
-// A row holds the record that a line held, so that both readers share pi's mapping and promises. A plugin inside of OpenClaw
-// tells what happens; Decode knows its payloads, which are belay's own form. Nothing of OpenClaw's is written but the plugin's
-// entry in its settings.
+// A row holds the record that a line held, so that both readers share pi's mapping and promises. A plugin inside of
+// OpenClaw tells what happens; Decode knows its payloads, which are belay's own form. Nothing of OpenClaw's is written
+// but the plugin's entry in its settings.
 //
 // Sessions whose rows were moved into cold archives are found and read too.
 //
@@ -59,6 +59,7 @@ func New(h agent.Host) *Agent {
 	if plain := h.Below(".openclaw"); plain != "" {
 		a.plain = payload.RealPath(plain)
 	}
+
 	a.mu.stores = map[string]bool{}
 	return a
 }
@@ -117,6 +118,7 @@ func (a *Agent) holds(ctx context.Context, path string) bool {
 	if known || path == "" || !hasTable(ctx, path) {
 		return known
 	}
+
 	a.mu.Lock()
 	a.mu.stores[path] = true
 	a.mu.Unlock()

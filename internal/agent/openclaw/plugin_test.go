@@ -33,6 +33,7 @@ func fakeDaemon(t *testing.T, place, word string) <-chan frame {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	frames := make(chan frame, 1000)
 	done := make(chan struct{})
 	go func() {
@@ -45,6 +46,7 @@ func fakeDaemon(t *testing.T, place, word string) <-chan frame {
 			serve(c, word, frames)
 		}
 	}()
+
 	t.Cleanup(func() { l.Close(); <-done })
 	return frames
 }
@@ -56,18 +58,22 @@ func serve(c net.Conn, word string, frames chan<- frame) {
 		if err != nil {
 			return
 		}
+
 		var f frame
 		if json.Unmarshal(line, &f) != nil {
 			return
 		}
+
 		body := make([]byte, f.Len)
 		if _, err := io.ReadFull(r, body); err != nil || json.Unmarshal(body, &f.body) != nil {
 			return
 		}
+
 		answer := ""
 		if f.Event == "session_open" {
 			answer = word
 		}
+
 		frames <- f
 		fmt.Fprintf(c, `{"ok":true,"kept":"disk","len":%d}`+"\n%s", len(answer), answer)
 	}
@@ -80,10 +86,15 @@ func runPlugin(t *testing.T, state, script string, hook string) string {
 	if err != nil {
 		t.Skip("no node to run the plugin with")
 	}
+
 	dir := t.TempDir()
-	if _, err := (&Agent{config: filepath.Join(dir, "openclaw.json"), host: agent.Host{FS: vfs.OS{}}}).plugin().Install(agent.Paths{Hook: hook}, false); err != nil {
+	if _, err := (&Agent{config: filepath.Join(dir, "openclaw.json"), host: agent.Host{FS: vfs.OS{}}}).plugin().Install(
+		agent.Paths{Hook: hook},
+		false,
+	); err != nil {
 		t.Fatal(err)
 	}
+
 	dir = filepath.Join(dir, folderName)
 	script = `import plugin from "./index.js";
 const on = [{}, {}];
@@ -93,9 +104,11 @@ const ctx = (more) => ({ sessionId: "s1", sessionKey: "agent:main:main", agentId
 const fire = async (name, event, c) => [await on[0][name](event, c), await on[1][name](event, c)];
 const sleep = (ms) => new Promise((r) => setTimeout(r, ms));
 ` + script
+
 	if err := os.WriteFile(filepath.Join(dir, "run.mjs"), []byte(script), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	cmd := exec.Command(node, "run.mjs")
 	cmd.Dir, cmd.Env = dir, []string{"HOME=" + state, "BELAY_STATE_DIR=" + state, "PATH=" + os.Getenv("PATH")}
 	var stderr bytes.Buffer
@@ -104,6 +117,7 @@ const sleep = (ms) => new Promise((r) => setTimeout(r, ms));
 	if err != nil {
 		t.Fatalf("%v\n%s", err, stderr.Bytes())
 	}
+
 	return string(out)
 }
 
@@ -136,10 +150,12 @@ func decoded(t *testing.T, f frame) agent.Incoming {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	in, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Event: f.Event, Payload: body})
 	if err != nil {
 		t.Errorf("%s: %v", f.Event, err)
 	}
+
 	return in
 }
 
@@ -167,26 +183,39 @@ await fire("agent_end", { success: true, messages: [] }, ctx({ runId: "r3", sess
 await sleep(100);
 console.log(JSON.stringify([first, second, beat]));
 `, "/nowhere/belay-hook")
+
 	if want := `[[{"prependContext":"the brief"},null],[null,null],[null,null]]`; strings.TrimSpace(out) != want {
 		t.Errorf("the handlers gave %s, want %s: for the first turn, from one registration", out, want)
 	}
+
 	list := events(frames)
-	if got, want := names(list), "session_open before_prompt_build before_tool_call after_tool_call agent_end before_prompt_build agent_end before_prompt_build agent_end session_end"; got != want {
+	if got, want := names(
+		list,
+	), "session_open before_prompt_build before_tool_call after_tool_call agent_end before_prompt_build agent_end before_prompt_build agent_end session_end"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
+
 	seen := map[string]bool{}
 	for _, f := range list {
-		if seen[f.ID] || f.ID == "" || f.Agent != name || f.Workspace != "/w" || f.body["workspace"] != "/w" || f.body["run_id"] == nil && f.Event != "session_end" {
+		if seen[f.ID] || f.ID == "" || f.Agent != name || f.Workspace != "/w" || f.body["workspace"] != "/w" ||
+			f.body["run_id"] == nil && f.Event != "session_end" {
 			t.Errorf("%s: got %+v, want an id of its own and the workspace of its session", f.Event, f)
 		}
+
 		seen[f.ID] = true
 		if in := decoded(t, f); len(in.Events) != 1 {
 			t.Errorf("%s: Decode gives %v, want one event", f.Event, in.Events)
 		}
 	}
-	if i := slices.IndexFunc(list, func(f frame) bool { return f.Event == "agent_end" }); i >= 0 && strings.Contains(fmt.Sprint(list[i].body), "hm") {
+
+	if i := slices.IndexFunc(
+		list,
+		func(f frame) bool { return f.Event == "agent_end" },
+	); i >= 0 &&
+		strings.Contains(fmt.Sprint(list[i].body), "hm") {
 		t.Errorf("the model's thinking is sent: %v", list[i].body)
 	}
+
 	if len(list) == 0 {
 		t.FailNow()
 	}
@@ -203,20 +232,23 @@ func captured(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, path := range paths {
 		if files[strings.TrimSuffix(filepath.Base(path), ".json")], err = os.ReadFile(path); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	all, err := json.Marshal(files)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return string(all)
 }
 
-// TestPluginCaptured: what the real program gave a recorder's plugin, in the order of its turn. Events that belay's plugin does
-// not ask for come to nobody.
+// TestPluginCaptured: what the real program gave a recorder's plugin, in the order of its turn. Events that belay's
+// plugin does not ask for come to nobody.
 func TestPluginCaptured(t *testing.T) {
 	state := privateDir(t)
 	frames := fakeDaemon(t, filepath.Join(state, "belay.sock"), "the brief")
@@ -232,10 +264,14 @@ for (const name of turn) {
 }
 console.log(JSON.stringify({ left: Object.values(captured).flat().length, nobody: [...nobody].sort() }));
 `, "/nowhere/belay-hook")
+
 	if want := `{"left":0,"nobody":["agent_turn_prepare","before_agent_finalize","before_agent_run","before_message_write","before_model_resolve","gateway_stop","llm_output",` +
-		`"model_call_ended","model_call_started","session_start","tool_result_persist"]}`; strings.TrimSpace(out) != want {
+		`"model_call_ended","model_call_started","session_start","tool_result_persist"]}`; strings.TrimSpace(
+		out,
+	) != want {
 		t.Errorf("the handlers: got %s, want %s", out, want)
 	}
+
 	const run = " 3375b6da-3842-41dc-a7d3-a4e291bc8021"
 	want := []string{
 		"start startup" + run + "; ask start",
@@ -247,9 +283,11 @@ console.log(JSON.stringify({ left: Object.values(captured).flat().length, nobody
 		`tool-start call_lab000300 write {"content":"made by the lab\n","path":"/home/u/proj/out.txt"}`,
 		"tool-end call_lab000300 write Successfully wrote 16 bytes to /home/u/proj/out.txt",
 		"stop" + run + " Round one is done: notes read, out.txt written.",
-		"tool-end call_lab000200 exec Aborted failed", // of the turn that was terminated: its start was in another process
+		// of the turn that was terminated: its start was in another process
+		"tool-end call_lab000200 exec Aborted failed",
 		"end exit",
 	}
+
 	var got []string
 	for _, f := range events(frames) {
 		in := decoded(t, f)
@@ -260,13 +298,14 @@ console.log(JSON.stringify({ left: Object.values(captured).flat().length, nobody
 		}
 		got = append(got, tell(in))
 	}
+
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
-// TestPluginAfterCompaction: the turn after a compaction asks again, once, and so does a turn that is built anew because of
-// one; no turn but a person's does.
+// TestPluginAfterCompaction: the turn after a compaction asks again, once, and so does a turn that is built anew
+// because of one; no turn but a person's does.
 func TestPluginAfterCompaction(t *testing.T) {
 	state := privateDir(t)
 	frames := fakeDaemon(t, filepath.Join(state, "belay.sock"), "the brief")
@@ -283,9 +322,11 @@ all.push(text(await turn("r4")), text(await turn("r4")), text(await turn("r5")))
 await sleep(100);
 console.log(all.join(" "));
 `, "/nowhere/belay-hook")
+
 	if want := "brief- -- -- brief- -- brief- brief- --"; strings.TrimSpace(out) != want {
 		t.Errorf("the turns gave %s, want %s", out, want)
 	}
+
 	var sources []string
 	told := map[string]int{}
 	for _, f := range events(frames) {
@@ -297,6 +338,7 @@ console.log(all.join(" "));
 			t.Errorf("%s: got session %v, want s1", f.Event, f.body["session_id"])
 		}
 	}
+
 	if told["before_compaction"] != 4 || told["after_compaction"] != 4 {
 		t.Errorf("got %v, want both ends of both compactions, from both registrations", told)
 	}
@@ -315,19 +357,21 @@ for (const [id, first] of [["new", []], ["old", [{}]]]) {
 	await fire("before_prompt_build", { prompt: "do it", messages: [{}, {}] }, ctx({ sessionId: id, runId: id + 2 }));
 }
 `, "/nowhere/belay-hook")
+
 	var got []string
 	for _, f := range events(frames) {
 		if f.Event == "session_open" {
 			got = append(got, fmt.Sprint(f.body["session_id"], " ", f.body["source"]))
 		}
 	}
+
 	if want := []string{"new startup", "old resume"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
-// TestPluginSuccessor: a session that goes on under another id after a compaction is told what the old one has, once, and the
-// old one is at its end.
+// TestPluginSuccessor: a session that goes on under another id after a compaction is told what the old one has, once,
+// and the old one is at its end.
 func TestPluginSuccessor(t *testing.T) {
 	state := privateDir(t)
 	frames := fakeDaemon(t, filepath.Join(state, "belay.sock"), "the brief")
@@ -344,9 +388,11 @@ for (const run of ["r2", "r3"]) {
 }
 console.log(all.join(" "));
 `, "/nowhere/belay-hook")
+
 	if want := "brief- brief- --"; strings.TrimSpace(out) != want {
 		t.Errorf("the turns gave %s, want %s", out, want)
 	}
+
 	var got []string
 	for _, f := range events(frames) {
 		in := decoded(t, f)
@@ -354,14 +400,31 @@ console.log(all.join(" "));
 			got = append(got, e.Key.Session+" "+string(e.Kind))
 		}
 	}
-	want := []string{"s1 start", "s1 prompt", "s1 stop", "s1 compacting", "s1 compacting", "s1 compacted", "s1 compacted", "s1 start", "s1 end", "s2 prompt", "s2 stop", "s2 prompt", "s2 stop", "s2 end"}
+
+	want := []string{
+		"s1 start",
+		"s1 prompt",
+		"s1 stop",
+		"s1 compacting",
+		"s1 compacting",
+		"s1 compacted",
+		"s1 compacted",
+		"s1 start",
+		"s1 end",
+		"s2 prompt",
+		"s2 stop",
+		"s2 prompt",
+		"s2 stop",
+		"s2 end",
+	}
+
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
-// TestPluginWithoutDaemon: the first turn waits a second and no more, the newest 256 events are held and go out in order
-// once a daemon is there, and belay-hook is started at most once a second.
+// TestPluginWithoutDaemon: the first turn waits a second and no more, the newest 256 events are held and go out in
+// order once a daemon is there, and belay-hook is started at most once a second.
 func TestPluginWithoutDaemon(t *testing.T) {
 	state := privateDir(t)
 	kicks := filepath.Join(state, "kicks")
@@ -369,6 +432,7 @@ func TestPluginWithoutDaemon(t *testing.T) {
 	if err := os.WriteFile(hook, []byte("#!/bin/sh\necho \"$@\" >> "+kicks+"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	place := filepath.Join(state, "belay.sock")
 	came := make(chan (<-chan frame), 1)
 	go func() { // a daemon comes when the script says so
@@ -379,6 +443,7 @@ func TestPluginWithoutDaemon(t *testing.T) {
 		}
 		came <- fakeDaemon(t, place, "")
 	}()
+
 	out := runPlugin(t, state, `
 import { writeFileSync } from "node:fs";
 const began = Date.now();
@@ -391,13 +456,16 @@ writeFileSync(process.env.HOME + "/go", "");
 for (let i = 0; i < 60; i++) { await sleep(50); if (i % 20 === 0) await fire("agent_end", { success: true, messages: [] }, ctx({ runId: "e" + i })); }
 console.log(JSON.stringify({ word: word ?? null, late: waited > 1500 || waited < 900, slow: filled > 1000 }));
 `, hook)
+
 	if want := `{"word":null,"late":false,"slow":false}`; strings.TrimSpace(out) != want {
 		t.Errorf("got %s, want %s", out, want)
 	}
+
 	list := events(<-came)
 	if len(list) < 250 || len(list) > 262 || !strings.Contains(names(list), "dropped") {
 		t.Fatalf("got %d events, %.200s, want the newest 256 and a count of the dropped", len(list), names(list))
 	}
+
 	last := -1
 	for _, f := range list {
 		var n int
@@ -408,8 +476,13 @@ console.log(JSON.stringify({ word: word ?? null, late: waited > 1500 || waited <
 			last = n
 		}
 	}
+
 	data, err := os.ReadFile(kicks)
-	if n := strings.Count(string(data), "\n"); err != nil || n < 1 || n > 4 || !strings.HasPrefix(string(data), "openclaw wake") {
+	if n := strings.Count(
+		string(data),
+		"\n",
+	); err != nil || n < 1 || n > 4 ||
+		!strings.HasPrefix(string(data), "openclaw wake") {
 		t.Errorf("belay-hook was started %d times in 3 s: %q, %v", n, data, err)
 	}
 }

@@ -39,11 +39,20 @@ func digest(b checkpoint.Batch) string {
 		}
 		kinds[string(e.Op)+string(e.Kind)]++
 	}
+
 	var parts []string
 	for _, k := range slices.Sorted(maps.Keys(kinds)) {
 		parts = append(parts, fmt.Sprintf("%s=%d", k, kinds[k]))
 	}
-	return fmt.Sprintf("%s turns=%d open=%d bad=%d last=%.8x", strings.Join(parts, " "), turns, len(open), b.Losses.BadLines, sha256.Sum256([]byte(words)))
+
+	return fmt.Sprintf(
+		"%s turns=%d open=%d bad=%d last=%.8x",
+		strings.Join(parts, " "),
+		turns,
+		len(open),
+		b.Losses.BadLines,
+		sha256.Sum256([]byte(words)),
+	)
 }
 
 func TestGolden(t *testing.T) {
@@ -53,14 +62,17 @@ func TestGolden(t *testing.T) {
 			got = append(got, fmt.Sprintf("%s %s: %s", filepath.Base(file), s, digest(whole(t, path, s, ""))))
 		}
 	}
+
 	files, err := filepath.Glob("testdata/rows/*.jsonl")
 	if err != nil || len(files) < 9 {
 		t.Fatalf("%d captured files, %v, want 9 or more", len(files), err)
 	}
+
 	for _, f := range files {
 		s, sessions := fromRows(t, f)
 		tell(f, s.path, sessions...)
 	}
+
 	generated := "testdata/openclaw-agent-schema23.generated.sqlite"
 	tell(generated, generated, "4038b454-c8ce-4bef-8515-65b5cbf8eb40", "9db47609-a016-45ad-9491-c0b2255f8bc4")
 	text := strings.Join(got, "\n") + "\n"
@@ -69,6 +81,7 @@ func TestGolden(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	want, err := os.ReadFile("testdata/golden.txt")
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +100,10 @@ const (
 )
 
 var bigResult = `{"type":"message","id":"a4","parentId":"a3","timestamp":"2026-11-30T15:12:34Z","message":{"role":"toolResult","toolCallId":"c1","toolName":"exec","content":[{"type":"text","text":"` +
-	strings.Repeat("line of output ", 400) + `"}],"isError":false,"timestamp":4}}`
+	strings.Repeat(
+		"line of output ",
+		400,
+	) + `"}],"isError":false,"timestamp":4}}`
 
 func TestGrowsAndGoesOn(t *testing.T) {
 	for _, schema := range []string{schema19, schema23} {
@@ -101,6 +117,7 @@ func TestGrowsAndGoesOn(t *testing.T) {
 		if got, want := said(b), "user:first question"; got != want {
 			t.Fatalf("got %q, want %q", got, want)
 		}
+
 		s.add("s1", 2, reply1, false)
 		s.add("s1", 3, ask2, false)
 		for name, more := range map[string]checkpoint.Batch{"the same reader": readOn(t, r, b.Cursor), "one of a later run": whole(t, s.path, "s1", b.Cursor)} {
@@ -108,6 +125,7 @@ func TestGrowsAndGoesOn(t *testing.T) {
 				t.Errorf("%s: got %q, want %q", name, got, want)
 			}
 		}
+
 		if more := whole(t, s.path, "s1", readOn(t, r, b.Cursor).Cursor); len(more.Entries) != 0 {
 			t.Errorf("nothing new: got %v", more.Entries)
 		}
@@ -119,12 +137,17 @@ func TestPackedRecords(t *testing.T) {
 	for i, rec := range []string{header, ask1, reply1, ask2} {
 		s.add("s1", i, rec, i == 2)
 	}
+
 	s.add("s1", 4, bigResult, true)
 	s.exec("insert into transcript_events values ('s1', 5, null, 1, x'0102030405', 5, '{}')")
 	b := whole(t, s.path, "s1", "")
-	if got := said(b); !strings.Contains(got, "assistant:first answer") || !strings.Contains(got, "result:line of output") {
+	if got := said(
+		b,
+	); !strings.Contains(got, "assistant:first answer") ||
+		!strings.Contains(got, "result:line of output") {
 		t.Errorf("got %q, want the packed answer and the packed result", got)
 	}
+
 	if b.Losses.BadLines != 1 {
 		t.Errorf("got %d bad records, want the one that cannot be unpacked", b.Losses.BadLines)
 	}
@@ -151,6 +174,7 @@ func TestRewritten(t *testing.T) {
 		for i, rec := range []string{header, ask1, reply1, ask2} {
 			s.add("s1", i, rec, false)
 		}
+
 		b := whole(t, s.path, "s1", "")
 		c.change(s)
 		if got := said(whole(t, s.path, "s1", b.Cursor)); got != c.want {
@@ -190,9 +214,24 @@ func TestFirstSight(t *testing.T) {
 		if i%2 == 0 {
 			role, text = "assistant", fmt.Sprintf("answer %d", i)
 		}
-		s.add("s1", i, fmt.Sprintf(`{"type":"message","id":"m%d","parentId":%s,"message":{"role":%q,"content":%q,"stopReason":"stop","timestamp":%d}}`, i, prev, role, text, i), false)
+
+		s.add(
+			"s1",
+			i,
+			fmt.Sprintf(
+				`{"type":"message","id":"m%d","parentId":%s,"message":{"role":%q,"content":%q,"stopReason":"stop","timestamp":%d}}`,
+				i,
+				prev,
+				role,
+				text,
+				i,
+			),
+			false,
+		)
+
 		prev = fmt.Sprintf(`"m%d"`, i)
 	}
+
 	s.exec("commit")
 	r := New(agent.Host{}).Open(agent.Source{Path: s.path, Session: "s1"})
 	defer r.Close()
@@ -200,9 +239,20 @@ func TestFirstSight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := said(b); !b.First || b.Skipped == 0 || !strings.HasPrefix(got, "user:question 1 ") || !strings.HasSuffix(got, "assistant:answer 4000") || strings.Contains(got, "question 3001 ") {
-		t.Errorf("first sight: got first %v, %d skipped, %d bytes from %.40q, want the head and the newest part alone", b.First, b.Skipped, len(got), got)
+
+	if got := said(
+		b,
+	); !b.First || b.Skipped == 0 || !strings.HasPrefix(got, "user:question 1 ") || !strings.HasSuffix(got, "assistant:answer 4000") ||
+		strings.Contains(got, "question 3001 ") {
+		t.Errorf(
+			"first sight: got first %v, %d skipped, %d bytes from %.40q, want the head and the newest part alone",
+			b.First,
+			b.Skipped,
+			len(got),
+			got,
+		)
 	}
+
 	if n := len(whole(t, s.path, "s1", "").Entries); n != 1+2000+2*2000 {
 		t.Errorf("the whole session has %d entries, want %d", n, 1+2000+2*2000)
 	}
@@ -213,6 +263,7 @@ func TestRecognise(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for name, c := range map[string]struct {
 		head string
 		want bool
@@ -230,10 +281,17 @@ func TestBranch(t *testing.T) {
 	for i, rec := range []string{header, ask1, reply1, ask2} {
 		s.add("s1", i, rec, false)
 	}
+
 	r := New(agent.Host{}).Open(agent.Source{Path: s.path, Session: "s1"})
 	defer r.Close()
 	b := readOn(t, r, "")
-	s.add("s1", 4, `{"type":"message","id":"a9","parentId":"a2","timestamp":"2026-11-30T15:13:00Z","message":{"role":"user","content":"another question","timestamp":9}}`, false)
+	s.add(
+		"s1",
+		4,
+		`{"type":"message","id":"a9","parentId":"a2","timestamp":"2026-11-30T15:13:00Z","message":{"role":"user","content":"another question","timestamp":9}}`,
+		false,
+	)
+
 	if got, want := said(readOn(t, r, b.Cursor)), "retract user:another question"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -251,6 +309,7 @@ func TestLocate(t *testing.T) {
 		s.exec("insert into session_windows values (?, 'agent:main:main', 1, ?)", id, 1000+i)
 		s.add(id, 0, strings.Replace(header, "/home/u/proj", cwd, 1), false)
 	}
+
 	newStore(t, filepath.Join(state, "agents", "old", "agent", databaseName), "create table schema_meta (role text)")
 	file := func(agentID, id string) {
 		dir := filepath.Join(state, "agents", agentID, "sessions")
@@ -261,6 +320,7 @@ func TestLocate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	file("main", "7f0c2d3e-1111-4222-8333-444455556666") // left behind: its header names s1, which is in the database
 	for _, c := range []struct {
 		q    agent.Query
@@ -275,10 +335,12 @@ func TestLocate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var got []string
 		for _, f := range found {
 			got = append(got, f.Session)
 		}
+
 		if strings.Join(got, " ") != c.want {
 			t.Errorf("%+v: got %q, want %q", c.q, got, c.want)
 		}
@@ -288,6 +350,7 @@ func TestLocate(t *testing.T) {
 // TestReadingChangesNothing: every file of a live database is as it was, and none came or went.
 func TestReadingChangesNothing(t *testing.T) {
 	s, sessions := fromRows(t, "testdata/rows/normal.final.sqlite-rows.jsonl")
+
 	// The files as a kill leaves them: the writer is in this very process, where SQLite shares the index of the log.
 	state := t.TempDir()
 	host := agenttest.Host("", "OPENCLAW_STATE_DIR="+state)
@@ -295,6 +358,7 @@ func TestReadingChangesNothing(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		data, err := os.ReadFile(s.path + suffix)
 		if err == nil {
@@ -304,6 +368,7 @@ func TestReadingChangesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	before := snapshot(t, filepath.Dir(path))
 	if len(before) != 3 {
 		t.Fatalf("got %d files, want the database, its log and its index", len(before))
@@ -325,31 +390,40 @@ func snapshot(t *testing.T, dir string) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	files := map[string]string{}
 	for _, e := range list {
 		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		info, err := e.Info()
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		files[e.Name()] = fmt.Sprintf("%x %v %v", sha256.Sum256(data), info.ModTime(), info.Mode())
 	}
+
 	return files
 }
 
 // TestOddRows: whatever a row holds, it costs no more than itself.
 func TestOddRows(t *testing.T) {
-	for i, record := range []string{"", "{", "null", "\x00", `{"type":"message"}`, `{"type":"message","message":{"role":"user","content":7}}`, `[]`, "\xff"} {
+	for i, record := range []string{
+		"", "{", "null", "\x00", `{"type":"message"}`, `{"type":"message","message":{"role":"user","content":7}}`,
+		`[]`, "\xff",
+	} {
 		for _, packed := range []bool{false, true} {
 			s := newStore(t, filepath.Join(t.TempDir(), databaseName), schema23)
 			s.add("s1", 0, header, false)
 			s.add("s1", 1, ask1, false)
 			s.add("s1", 2, record, packed)
 			s.add("s1", 3, reply1, false)
-			if got, want := said(whole(t, s.path, "s1", "")), "user:first question assistant:first answer"; got != want {
+			if got, want := said(
+				whole(t, s.path, "s1", ""),
+			), "user:first question assistant:first answer"; got != want {
 				t.Errorf("row %d %q: got %q, want %q", i, record, got, want)
 			}
 		}
@@ -366,10 +440,19 @@ func FuzzLine(f *testing.F) {
 		if packed {
 			w = row{seq: 3, packed: data}
 		}
+
 		var span lines.Span
 		line := r.line(w, &span)
-		if line.Off != 3*rowSize || line.End != 4*rowSize || line.Num != 4 || len(line.Data) > 0 && span.Losses.BadLines > 0 {
-			t.Errorf("got %d to %d, line %d, %d bytes with %d bad", line.Off, line.End, line.Num, len(line.Data), span.Losses.BadLines)
+		if line.Off != 3*rowSize || line.End != 4*rowSize || line.Num != 4 ||
+			len(line.Data) > 0 && span.Losses.BadLines > 0 {
+			t.Errorf(
+				"got %d to %d, line %d, %d bytes with %d bad",
+				line.Off,
+				line.End,
+				line.Num,
+				len(line.Data),
+				span.Losses.BadLines,
+			)
 		}
 	})
 }

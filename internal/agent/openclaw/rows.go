@@ -70,12 +70,14 @@ func (r *rows) Read(
 	if most <= 0 {
 		most = lines.ReadMax
 	}
+
 	version, began := from.Head, from.Off > 0
 	for size := int64(0); ; {
 		p, err := r.look(ctx, span.Pos.Off/rowSize, true)
 		if err != nil {
 			return lines.Span{Pos: from}, err
 		}
+
 		switch {
 		case began && !span.Changed && size == 0 && (p.version != version || span.Pos.Off > (p.last+1)*rowSize):
 			// Rows were rewritten, or are fewer: reading starts over at the first.
@@ -88,6 +90,7 @@ func (r *rows) Read(
 			span.More = true // rewritten since the last look: the next Read sees that
 			return span, nil
 		}
+
 		version, began = p.version, true
 		for _, row := range p.rows {
 			line := r.line(row, &span)
@@ -98,6 +101,7 @@ func (r *rows) Read(
 				return span, nil
 			}
 		}
+
 		if len(p.rows) == 0 || p.rows[len(p.rows)-1].seq >= p.last {
 			return span, nil
 		}
@@ -119,6 +123,7 @@ func (r *rows) line(w row, span *lines.Span) lines.Line {
 	case w.text == nil:
 		span.Losses.Oversized++
 	}
+
 	line.Data = bytes.TrimSpace(line.Data)
 	return line
 }
@@ -146,6 +151,7 @@ func (r *rows) Backward(ctx context.Context, end, limit int64, fn func(lines.Lin
 		if version != 0 && p.version != version || len(p.rows) == 0 {
 			return nil // there is nothing to find at this place any more
 		}
+
 		version = p.version
 		for _, row := range p.rows {
 			line := r.line(row, &lines.Span{}) // reading forward counts what is bad
@@ -156,6 +162,7 @@ func (r *rows) Backward(ctx context.Context, end, limit int64, fn func(lines.Lin
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -183,12 +190,14 @@ func (r *rows) look(ctx context.Context, at int64, forward bool) (p piece, err e
 		}
 		return err
 	})
+
 	if err == nil && len(cold) > 0 && r.session != "" {
 		p, err = r.fromArchive(cold[0], p, at, forward)
 	}
 	if errors.Is(err, errNoTable) || err == nil && p.last < 0 {
 		return p, fs.ErrNotExist
 	}
+
 	return p, err
 }
 
@@ -207,10 +216,12 @@ func (r *rows) ask(tx *sqlite.Tx, at int64, forward bool) (piece, error) {
 	if !slices.Contains(columns, "event_json") {
 		return p, errNoTable
 	}
+
 	generation, err := r.generation(tx)
 	if err != nil {
 		return p, err
 	}
+
 	h := fnv.New64a()
 	h.Write([]byte(r.session + "\x00" + generation)) // cannot fail
 	p.version = h.Sum64()
@@ -219,31 +230,37 @@ func (r *rows) ask(tx *sqlite.Tx, at int64, forward bool) (piece, error) {
 		Scan(&last); err != nil || !last.Valid {
 		return p, err
 	}
+
 	p.last = last.Int64
 	packed := "null"
 	if slices.Contains(columns, "event_zstd") {
 		packed = "iif(length(event_zstd) <= ?3, event_zstd, null)"
 	}
+
 	which := "seq >= ?2 order by seq"
 	if !forward {
 		which = "seq < ?2 order by seq desc"
 	}
+
 	list, err := tx.Query("select seq, iif(octet_length(event_json) <= ?3, event_json, null), "+packed+
 		" from transcript_events where session_id = ?1 and "+which+" limit ?4", r.session, at, maxRow, pieceRows)
 	if err != nil {
 		return p, err
 	}
+
 	defer list.Close() // its error is that of Err
 	for size := 0; list.Next(); {
 		var w row
 		if err := list.Scan(&w.seq, &w.text, &w.packed); err != nil {
 			return p, err
 		}
+
 		p.rows = append(p.rows, w)
 		if size += len(w.text) + len(w.packed); size >= pieceMax || tx.Over() {
 			return p, nil
 		}
 	}
+
 	return p, list.Err()
 }
 
@@ -253,11 +270,13 @@ func (r *rows) generation(tx *sqlite.Tx) (generation string, err error) {
 	if err != nil || !slices.Contains(columns, "generation") {
 		return "", err
 	}
+
 	err = tx.QueryRow("select generation from transcript_rewrite_watermarks where session_id = ?", r.session).
 		Scan(&generation)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
 	}
+
 	return generation, err
 }
 
@@ -267,6 +286,7 @@ func columnsOf(tx *sqlite.Tx, table string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	defer list.Close() // its error is that of Err
 	var names []string
 	for list.Next() {
@@ -276,6 +296,7 @@ func columnsOf(tx *sqlite.Tx, table string) ([]string, error) {
 		}
 		names = append(names, n)
 	}
+
 	return names, list.Err()
 }
 
@@ -288,5 +309,6 @@ func hasTable(ctx context.Context, path string) bool {
 		found = slices.Contains(columns, "event_json")
 		return err
 	})
+
 	return err == nil && found
 }

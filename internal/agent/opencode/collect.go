@@ -30,6 +30,7 @@ func (m *mapper) event(ctx context.Context, typ string, data []byte) ([]checkpoi
 	if err := decode(data, &e); err != nil {
 		return nil, false
 	}
+
 	switch typ {
 	case "session.created", "session.updated":
 		var s sessionInfo
@@ -37,23 +38,27 @@ func (m *mapper) event(ctx context.Context, typ string, data []byte) ([]checkpoi
 			return nil, false
 		}
 		return m.session(s), true
+
 	case "message.updated":
 		var info messageInfo
 		if decode(e.Info, &info) != nil || info.ID == "" {
 			return nil, false
 		}
 		return m.messageEntries(info), true
+
 	case "message.part.updated":
 		var p part
 		if decode(e.Part, &p) != nil || p.ID == "" {
 			return nil, false
 		}
 		return m.part(ctx, p), true
+
 	case "message.removed":
 		return m.retract(ctx, e.MessageID), true
 	case "message.part.removed":
 		return []checkpoint.Entry{{Op: checkpoint.Retract, ID: ident(e.PartID)}}, true
 	}
+
 	return nil, true
 }
 
@@ -63,10 +68,12 @@ func (m *mapper) session(s sessionInfo) []checkpoint.Entry {
 	if dir == m.directory && (s.Model.ID == "" || s.Model.ID == m.model) {
 		return nil
 	}
+
 	m.directory = dir
 	if s.Model.ID != "" {
 		m.model = s.Model.ID
 	}
+
 	return []checkpoint.Entry{{ID: ident(s.ID), Kind: checkpoint.EntryMeta, At: stamp(s.Time.Created),
 		Workspace: realPath(dir), Model: ident(s.Model.ID)}}
 }
@@ -76,6 +83,7 @@ func (m *mapper) messageEntries(info messageInfo) []checkpoint.Entry {
 	if info.Role != "assistant" {
 		return nil // its parts tell
 	}
+
 	at := stamp(info.Time.Completed)
 	var list []checkpoint.Entry
 	if info.ModelID != m.model || info.Mode != m.mode {
@@ -83,6 +91,7 @@ func (m *mapper) messageEntries(info messageInfo) []checkpoint.Entry {
 		list = append(list, checkpoint.Entry{ID: ident(info.ID), Kind: checkpoint.EntryMeta,
 			At: stamp(info.Time.Created), Model: ident(info.ModelID), Mode: ident(info.Mode)})
 	}
+
 	end := checkpoint.Entry{ID: ident(info.ID) + "/end", Kind: checkpoint.EntryTurnEnd, At: at,
 		Turn: ident(info.ParentID)}
 	switch {
@@ -98,6 +107,7 @@ func (m *mapper) messageEntries(info messageInfo) []checkpoint.Entry {
 		list = append(list, checkpoint.Entry{ID: ident(info.ID) + "/error", Kind: checkpoint.EntryAssistant, At: at,
 			Text: failure(info.Error), Aside: true, Failed: true}, end)
 	}
+
 	return list
 }
 
@@ -110,6 +120,7 @@ func (m *mapper) part(ctx context.Context, p part) []checkpoint.Entry {
 	default:
 		return nil // thinking, steps, snapshots
 	}
+
 	info, known := m.message(ctx, p.MessageID)
 	switch {
 	case !known:
@@ -119,16 +130,19 @@ func (m *mapper) part(ctx context.Context, p part) []checkpoint.Entry {
 	case p.Type != "text":
 		return nil
 	}
+
 	said, own := words(p.Text)
 	list := ownEntries(own, p)
 	if said == "" { // it is still streaming
 		return list
 	}
+
 	e := checkpoint.Entry{ID: ident(p.ID), Kind: checkpoint.EntryAssistant, At: stamp(p.Time.Start),
 		Group: ident(p.MessageID), Text: said, Aside: p.Synthetic || p.Ignored}
 	if info.summarises() {
 		e.Kind, e.Group = checkpoint.EntryCompaction, ""
 	}
+
 	return append(list, e)
 }
 
@@ -138,11 +152,13 @@ func (m *mapper) prompt(ctx context.Context, info messageInfo, p part) []checkpo
 	if len(parts) == 0 {
 		parts = []part{p}
 	}
+
 	said, own := promptText(parts)
 	list := ownEntries(own, p)
 	if said == "" {
 		return list // the program's own words: a compaction's, a file's contents
 	}
+
 	return append(list, checkpoint.Entry{ID: ident(info.ID), Kind: checkpoint.EntryUser, At: stamp(info.Time.Created),
 		Turn: ident(info.ID), Text: said})
 }
@@ -163,6 +179,7 @@ func toolEntries(p part) []checkpoint.Entry {
 	if !ended {
 		return []checkpoint.Entry{call}
 	}
+
 	return []checkpoint.Entry{call, {ID: ident(p.ID), Kind: checkpoint.EntryResult, At: stamp(s.Time.End),
 		Call: call.Call, Name: call.Name,
 		Output: end.output, Failed: end.failed, MadeUp: end.madeUp, Background: end.background}}
@@ -198,10 +215,12 @@ func (m *mapper) retract(ctx context.Context, message string) []checkpoint.Entry
 	if message == "" {
 		return nil
 	}
+
 	list := []checkpoint.Entry{{Op: checkpoint.Retract, ID: ident(message)}}
 	for _, id := range m.removed(ctx, message) {
 		list = append(list, checkpoint.Entry{Op: checkpoint.Retract, ID: ident(id)})
 	}
+
 	return list
 }
 

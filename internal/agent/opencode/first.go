@@ -15,14 +15,17 @@ func (p *page) firstSight(ctx context.Context, m *mapper, end int64) (int64, err
 		n := len(p.Entries)
 		return n > 0 && p.Entries[n-1].Kind == checkpoint.EntryUser
 	}
+
 	head, err := p.events(ctx, m, 0, headRows, asked)
 	if err != nil || head >= end {
 		return head, err
 	}
+
 	from, err := p.window(ctx, end)
 	if err != nil || from <= head {
 		return head, err
 	}
+
 	err = p.tx.QueryRowContext(ctx,
 		`select coalesce(sum(octet_length(data)), 0) from event where aggregate_id = ? and seq >= ? and seq < ?`,
 		p.session, head, from).Scan(&p.Skipped)
@@ -38,6 +41,7 @@ func (p *page) window(ctx context.Context, end int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	asks := map[string]bool{}
 	compacted := false // a summary was met: the window ends with the prompt that it answers
 	last := ""         // the prompt that is the first of the window
@@ -51,6 +55,7 @@ func (p *page) window(ctx context.Context, end int64) (int64, error) {
 		if size += bytes; size >= pageBytes && from < end || walked >= leastRows && p.tx.Over() {
 			return errEnough
 		}
+
 		walked++
 		var e envelope
 		var info messageInfo
@@ -64,19 +69,23 @@ func (p *page) window(ctx context.Context, end int64) (int64, error) {
 				if compacted || len(asks) >= windowAsks {
 					last = info.ID
 				}
+
 			case info.summarises():
 				compacted = true
 			}
 		}
+
 		from = seq
 		return nil
 	})
+
 	if err != nil && !errors.Is(err, errEnough) {
 		return 0, err
 	}
 	if last == "" {
 		return from, nil
 	}
+
 	// Records of the turn before may stand between that prompt's first one and its predecessor's last.
 	var first sql.NullInt64
 	err = p.tx.QueryRowContext(ctx, `select min(seq) from event
@@ -85,5 +94,6 @@ func (p *page) window(ctx context.Context, end int64) (int64, error) {
 	if err != nil || !first.Valid {
 		return from, err
 	}
+
 	return first.Int64, nil
 }

@@ -18,8 +18,8 @@ import (
 
 const captured = "testdata/1.18-opencode.db"
 
-// TestGolden reads every session of the captured data in its three forms: the database, its table of events as text, its
-// tables of messages and parts as text. All three tell of the same conversations.
+// TestGolden reads every session of the captured data in its three forms: the database, its table of events as text,
+// its tables of messages and parts as text. All three tell of the same conversations.
 func TestGolden(t *testing.T) {
 	var got bytes.Buffer
 	for _, c := range []struct{ name, path string }{
@@ -29,12 +29,14 @@ func TestGolden(t *testing.T) {
 		if err != nil || len(found) != 3 {
 			t.Fatalf("%s: found %d sessions, %v, want 3", c.name, len(found), err)
 		}
+
 		slices.Reverse(found)
 		for _, f := range found {
 			b := readFrom(t, f.Source, "", checkpoint.ReadOptions{Whole: true})
 			fmt.Fprintf(&got, "%s %s: %s\n", c.name, f.Session, digest(b))
 		}
 	}
+
 	compareGolden(t, "golden.txt", got.Bytes())
 }
 
@@ -59,7 +61,8 @@ result bash out=2
 
 assistant Done. One file, a.txt.
 turn-end`},
-		{"ses_dd2f7d75cffeWDWyAzzoE0EZLz", "meta\nuser \"SLOW please\""}, // killed while the answer streamed: no word of it is there
+		// killed while the answer streamed: no word of it is there
+		{"ses_dd2f7d75cffeWDWyAzzoE0EZLz", "meta\nuser \"SLOW please\""},
 	} {
 		b := readFrom(t, agent.Source{Path: captured, Session: c.session}, "", checkpoint.ReadOptions{Whole: true})
 		if got := show(b.Entries); got != c.want {
@@ -75,10 +78,12 @@ func TestNothingChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	path := filepath.Join(dir, "opencode.db")
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	before := folderState(t, dir)
 	readFrom(t, agent.Source{Path: path}, "", checkpoint.ReadOptions{})
 	if _, err := (&Agent{data: dir}).Locate(context.Background(), agent.Query{}); err != nil {
@@ -98,6 +103,7 @@ func TestAfterDeath(t *testing.T) {
 	if err := os.CopyFS(dir, os.DirFS(filepath.Dir(w.path))); err != nil {
 		t.Fatal(err)
 	}
+
 	before := folderState(t, dir)
 	b := readFrom(t, agent.Source{Path: filepath.Join(dir, "opencode.db"), Session: ses}, "", checkpoint.ReadOptions{})
 	if after := folderState(t, dir); after != before || !strings.Contains(before, "-wal") {
@@ -119,8 +125,20 @@ func TestLiveWriter(t *testing.T) {
 	if got := show(second.Entries); !strings.Contains(got, "user prompt 2") || strings.Contains(got, "prompt 1") {
 		t.Errorf("after the cursor: got\n%s\nwant the second turn alone", got)
 	}
-	if again := readFrom(t, w.source(), second.Cursor, checkpoint.ReadOptions{}); len(again.Entries) != 0 || again.Cursor != second.Cursor {
-		t.Errorf("nothing is new: got %d entries, cursor %s, want none and %s", len(again.Entries), again.Cursor, second.Cursor)
+
+	if again := readFrom(
+		t,
+		w.source(),
+		second.Cursor,
+		checkpoint.ReadOptions{},
+	); len(again.Entries) != 0 ||
+		again.Cursor != second.Cursor {
+		t.Errorf(
+			"nothing is new: got %d entries, cursor %s, want none and %s",
+			len(again.Entries),
+			again.Cursor,
+			second.Cursor,
+		)
 	}
 }
 
@@ -130,18 +148,22 @@ func folderState(t *testing.T, dir string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var b strings.Builder
 	for _, e := range list {
 		info, err := e.Info()
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		fmt.Fprintf(&b, "%s %x %v %v\n", e.Name(), sha256.Sum256(data), info.Mode(), info.ModTime())
 	}
+
 	return b.String()
 }
 
@@ -152,6 +174,7 @@ func jsonLines(t *testing.T, name string) []map[string]json.RawMessage {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var list []map[string]json.RawMessage
 	for line := range bytes.Lines(data) {
 		var v map[string]json.RawMessage
@@ -160,6 +183,7 @@ func jsonLines(t *testing.T, name string) []map[string]json.RawMessage {
 		}
 		list = append(list, v)
 	}
+
 	return list
 }
 
@@ -174,11 +198,20 @@ func (w *writer) put(v map[string]json.RawMessage, columns ...string) {
 		}
 		args = append(args, text)
 	}
+
 	var table string
 	if err := json.Unmarshal(v["table"], &table); err != nil {
 		w.t.Fatal(err)
 	}
-	w.exec(fmt.Sprintf("insert into %s (%s) values (?%s)", table, strings.Join(columns, ", "), strings.Repeat(", ?", len(columns)-1)), args...)
+
+	w.exec(
+		fmt.Sprintf(
+			"insert into %s (%s) values (?%s)",
+			table,
+			strings.Join(columns, ", "),
+			strings.Repeat(", ?", len(columns)-1),
+		),
+		args...)
 }
 
 func fromTables(t *testing.T) string {

@@ -31,7 +31,8 @@ create table part (id text primary key, message_id text not null, session_id tex
 const eventSchema = `create table event (id text primary key, aggregate_id text not null, seq integer not null, type text not null, data text not null);
 create unique index event_seq on event (aggregate_id, seq);`
 
-// writer is an opencode of the tests: it writes every change into the tables, and into the log of events if there is one.
+// writer is an opencode of the tests: it writes every change into the tables, and into the log of events if there is
+// one.
 type writer struct {
 	t    testing.TB
 	db   *sql.DB
@@ -48,21 +49,31 @@ const (
 
 func newWriter(t testing.TB, log bool, pragmas ...string) *writer {
 	t.Helper()
-	w := &writer{t: t, path: filepath.Join(t.TempDir(), "opencode.db"), log: log, seq: map[string]int{}, time: 1796062787000}
+	w := &writer{
+		t:    t,
+		path: filepath.Join(t.TempDir(), "opencode.db"),
+		log:  log,
+		seq:  map[string]int{},
+		time: 1796062787000,
+	}
+
 	db, err := sql.Open("sqlite", "file:"+w.path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	db.SetMaxOpenConns(1)
 	w.db = db
 	t.Cleanup(func() { _ = db.Close() })                                  // a test may have closed it
 	for _, p := range append([]string{"synchronous = off"}, pragmas...) { // what is proved here is not the disk
 		w.exec("pragma " + p)
 	}
+
 	w.exec(schema)
 	if log {
 		w.exec(eventSchema)
 	}
+
 	return w
 }
 
@@ -79,14 +90,36 @@ func (w *writer) event(session, typ, data string) {
 	if w.log {
 		n := w.seq[session]
 		w.seq[session]++
-		w.exec(`insert into event values (?, ?, ?, ?, ?)`, fmt.Sprintf("evt_%s_%d", session, n), session, n, typ+".1", data)
+		w.exec(
+			`insert into event values (?, ?, ?, ?, ?)`,
+			fmt.Sprintf("evt_%s_%d", session, n),
+			session,
+			n,
+			typ+".1",
+			data,
+		)
 	}
 }
 
 func (w *writer) session(id, parent, dir string) {
 	w.t.Helper()
-	info := fmt.Sprintf(`{"id":%q,"parentID":%q,"directory":%q,"model":{"id":"m"},"time":{"created":%d}}`, id, parent, dir, w.time)
-	w.exec(`insert into session values (?, 'global', nullif(?, ''), 'slug', ?, 'title', ?, ?)`, id, parent, dir, w.time, w.time)
+	info := fmt.Sprintf(
+		`{"id":%q,"parentID":%q,"directory":%q,"model":{"id":"m"},"time":{"created":%d}}`,
+		id,
+		parent,
+		dir,
+		w.time,
+	)
+
+	w.exec(
+		`insert into session values (?, 'global', nullif(?, ''), 'slug', ?, 'title', ?, ?)`,
+		id,
+		parent,
+		dir,
+		w.time,
+		w.time,
+	)
+
 	w.event(id, "session.created", fmt.Sprintf(`{"sessionID":%q,"info":%s}`, id, info))
 }
 
@@ -97,20 +130,58 @@ func (w *writer) message(session, id, role, rest string) {
 	if strings.Contains(rest, `"time"`) {
 		data = fmt.Sprintf(`{"role":%q%s}`, role, rest)
 	}
-	w.exec(`insert into message values (?1, ?2, ?3, ?3, ?4) on conflict (id) do update set data = ?4, time_updated = ?3`, id, session, w.time, data)
+
+	w.exec(
+		`insert into message values (?1, ?2, ?3, ?3, ?4) on conflict (id) do update set data = ?4, time_updated = ?3`,
+		id,
+		session,
+		w.time,
+		data,
+	)
+
 	w.event(session, "message.updated", fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,%s}`, session, id, data[1:]))
 }
 
 // done ends an answer of the model's.
 func (w *writer) done(session, id, prompt, finish string) {
 	w.t.Helper()
-	w.message(session, id, "assistant", fmt.Sprintf(`,"parentID":%q,"modelID":"m","mode":"build","finish":%q,"time":{"created":%d,"completed":%d}`, prompt, finish, w.time, w.time))
+	w.message(
+		session,
+		id,
+		"assistant",
+		fmt.Sprintf(
+			`,"parentID":%q,"modelID":"m","mode":"build","finish":%q,"time":{"created":%d,"completed":%d}`,
+			prompt,
+			finish,
+			w.time,
+			w.time,
+		),
+	)
 }
 
 func (w *writer) part(session, message, id, data string) {
 	w.t.Helper()
-	w.exec(`insert into part values (?1, ?2, ?3, ?4, ?4, ?5) on conflict (id) do update set data = ?5, time_updated = ?4`, id, message, session, w.time, data)
-	w.event(session, "message.part.updated", fmt.Sprintf(`{"sessionID":%q,"part":{"id":%q,"messageID":%q,%s,"time":%d}`, session, id, message, data[1:], w.time))
+	w.exec(
+		`insert into part values (?1, ?2, ?3, ?4, ?4, ?5) on conflict (id) do update set data = ?5, time_updated = ?4`,
+		id,
+		message,
+		session,
+		w.time,
+		data,
+	)
+
+	w.event(
+		session,
+		"message.part.updated",
+		fmt.Sprintf(
+			`{"sessionID":%q,"part":{"id":%q,"messageID":%q,%s,"time":%d}`,
+			session,
+			id,
+			message,
+			data[1:],
+			w.time,
+		),
+	)
 }
 
 func (w *writer) text(session, message, id, text string) {
@@ -121,7 +192,12 @@ func (w *writer) text(session, message, id, text string) {
 // tool writes a call in a state; rest are further members of the state.
 func (w *writer) tool(session, message, id, tool, status, rest string) {
 	w.t.Helper()
-	w.part(session, message, id, fmt.Sprintf(`{"type":"tool","callID":"call_1","tool":%q,"state":{"status":%q%s}}`, tool, status, rest))
+	w.part(
+		session,
+		message,
+		id,
+		fmt.Sprintf(`{"type":"tool","callID":"call_1","tool":%q,"state":{"status":%q%s}}`, tool, status, rest),
+	)
 }
 
 func (w *writer) remove(session, message string) {
@@ -149,7 +225,15 @@ func (w *writer) turn(session string, n int) {
 	w.message(session, a, "assistant", `,"modelID":"m","mode":"build"`)
 	w.tool(session, a, fmt.Sprintf("prt_%04db", n), "bash", "pending", `,"input":{}`)
 	w.tool(session, a, fmt.Sprintf("prt_%04db", n), "bash", "running", `,"input":{"command":"ls"}`)
-	w.tool(session, a, fmt.Sprintf("prt_%04db", n), "bash", "completed", `,"input":{"command":"ls"},"output":"a.txt\n","metadata":{"exit":0}`)
+	w.tool(
+		session,
+		a,
+		fmt.Sprintf("prt_%04db", n),
+		"bash",
+		"completed",
+		`,"input":{"command":"ls"},"output":"a.txt\n","metadata":{"exit":0}`,
+	)
+
 	w.done(session, a, u, "tool-calls")
 	w.message(session, b, "assistant", `,"modelID":"m","mode":"build"`)
 	w.text(session, b, fmt.Sprintf("prt_%04dc", n), "")
@@ -170,6 +254,7 @@ func readFrom(t testing.TB, src agent.Source, from checkpoint.Cursor, opt checkp
 		if err != nil {
 			t.Fatalf("read from %q: %v", from, err)
 		}
+
 		all.Entries = append(all.Entries, b.Entries...)
 		all.Losses.Add(b.Losses)
 		all.Cursor = b.Cursor
@@ -182,6 +267,7 @@ func readFrom(t testing.TB, src agent.Source, from checkpoint.Cursor, opt checkp
 		if b.Cursor == from {
 			t.Fatalf("there is more after %q, and the cursor stands still", from)
 		}
+
 		from = b.Cursor
 	}
 }
@@ -196,11 +282,13 @@ func show(entries []checkpoint.Entry) string {
 		if e.Op != checkpoint.Upsert {
 			s = string(e.Op) + " " + e.ID
 		}
+
 		for _, f := range []struct{ key, value string }{{"", e.Text}, {"", e.Name}, {"in=", e.Input}, {"out=", e.Output}} {
 			if f.value != "" {
 				s += " " + f.key + f.value
 			}
 		}
+
 		for _, f := range []struct {
 			key string
 			on  bool
@@ -209,10 +297,12 @@ func show(entries []checkpoint.Entry) string {
 				s += " !" + f.key
 			}
 		}
+
 		if !slices.Contains(list, s) || e.Op != checkpoint.Upsert {
 			list = append(list, s)
 		}
 	}
+
 	return strings.Join(list, "\n")
 }
 
@@ -226,6 +316,7 @@ func digest(b checkpoint.Batch) string {
 		}
 		last[e.ID] = e
 	}
+
 	kinds, open, text := map[string]int{}, map[string]bool{}, ""
 	for _, id := range order {
 		e := last[id]
@@ -239,11 +330,20 @@ func digest(b checkpoint.Batch) string {
 			delete(open, e.Call)
 		}
 	}
+
 	var parts []string
 	for _, k := range slices.Sorted(maps.Keys(kinds)) {
 		parts = append(parts, fmt.Sprintf("%s=%d", k, kinds[k]))
 	}
-	return fmt.Sprintf("records=%d %s open=%d bad=%d last=%.8x", len(order), strings.Join(parts, " "), len(open), b.Losses.BadLines, sha256.Sum256([]byte(text)))
+
+	return fmt.Sprintf(
+		"records=%d %s open=%d bad=%d last=%.8x",
+		len(order),
+		strings.Join(parts, " "),
+		len(open),
+		b.Losses.BadLines,
+		sha256.Sum256([]byte(text)),
+	)
 }
 
 func compareGolden(t *testing.T, name string, got []byte) {
@@ -254,6 +354,7 @@ func compareGolden(t *testing.T, name string, got []byte) {
 			t.Fatal(err)
 		}
 	}
+
 	want, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

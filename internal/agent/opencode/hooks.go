@@ -49,12 +49,13 @@ type hookPayload struct {
 	Count     float64       `json:"count"`
 }
 
-// Decode maps one event of the plugin to events. What belay does not know means nothing; a known event without a session is
-// ErrNoSession; a payload that is no JSON object is ErrBadPayload.
+// Decode maps one event of the plugin to events. What belay does not know means nothing; a known event without a
+// session is ErrNoSession; a payload that is no JSON object is ErrBadPayload.
 func (a *Agent) Decode(_ context.Context, h agent.Hook) (agent.Incoming, error) {
 	if !a.knows(h.Event) {
 		return agent.Incoming{}, nil // "wake" among them, which only starts a daemon
 	}
+
 	var p hookPayload
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(h.Payload, &object); err != nil || object == nil {
@@ -66,6 +67,7 @@ func (a *Agent) Decode(_ context.Context, h agent.Hook) (agent.Incoming, error) 
 	if p.Session == "" || len(p.Session) > maxIdent || len(p.Root) > maxIdent {
 		return agent.Incoming{}, fmt.Errorf("decode %s %s: %w", name, h.Event, ErrNoSession)
 	}
+
 	return meaning(h.Event, p, frame(p, h)), nil
 }
 
@@ -78,18 +80,27 @@ func (a *Agent) knows(event string) bool {
 	return event == eventDropped
 }
 
-// frame is what every event of one payload has in common. An id of opencode's is no UUID, so the workspace is part of the key;
-// it is the folder in which the session began, wherever it goes on.
+// frame is what every event of one payload has in common. An id of opencode's is no UUID, so the workspace is part of
+// the key; it is the folder in which the session began, wherever it goes on.
 func frame(p hookPayload, h agent.Hook) checkpoint.Event {
 	dir := cleanPath(p.Directory)
 	if dir == "" && filepath.IsAbs(h.Cwd) {
 		dir = h.Cwd
 	}
+
 	dir = realPath(dir)
-	e := checkpoint.Event{Key: checkpoint.NewKey(name, "", p.Session, dir), Turn: ident(p.Message), Transcript: cleanPath(p.Database), Workspace: dir, Model: ident(p.Model)}
+	e := checkpoint.Event{
+		Key:        checkpoint.NewKey(name, "", p.Session, dir),
+		Turn:       ident(p.Message),
+		Transcript: cleanPath(p.Database),
+		Workspace:  dir,
+		Model:      ident(p.Model),
+	}
+
 	if p.Root != "" && p.Root != p.Session {
 		e.Key.Session, e.Key.Child = p.Root, p.Session
 	}
+
 	return e
 }
 
@@ -105,12 +116,14 @@ func meaning(event string, p hookPayload, e checkpoint.Event) agent.Incoming {
 		if e.Key.Child == "" {
 			ask = agent.AskCarry
 		}
+
 	case eventToolStart:
 		e = call(p, e, checkpoint.EventToolStart)
 	case eventToolEnd:
 		end, _ := p.Part.State.end() // a call in another state has ended all the same: the plugin says so
 		e = call(p, e, checkpoint.EventToolEnd)
 		e.Output, e.Failed, e.Background = end.output, end.failed, end.background
+
 	case eventIdle:
 		return agent.Incoming{Events: handedBack(p, e)}
 	case eventCompacting:
@@ -122,17 +135,19 @@ func meaning(event string, p hookPayload, e checkpoint.Event) agent.Incoming {
 	case eventDropped:
 		e.Kind, e.Count = checkpoint.EventDropped, int(min(max(p.Count, 0), 1<<30))
 	}
+
 	return agent.Incoming{Events: []checkpoint.Event{e}, Ask: ask}
 }
 
-// started maps a start. It owes the brief: the prompt that follows at once carries it. A sub-agent is told nothing, and its
-// parent is told of it.
+// started maps a start. It owes the brief: the prompt that follows at once carries it. A sub-agent is told nothing, and
+// its parent is told of it.
 func started(p hookPayload, e checkpoint.Event) []checkpoint.Event {
 	e.Kind = checkpoint.EventStart
 	if e.Key.Child != "" {
 		e.Parent, e.ChildName = e.Key.Session, ident(p.Agent)
 		return []checkpoint.Event{toParent(e, checkpoint.EventChildStart), e}
 	}
+
 	switch p.Source {
 	case "clear": // a new conversation in a process that had one
 		e.Source = p.Source
@@ -140,6 +155,7 @@ func started(p hookPayload, e checkpoint.Event) []checkpoint.Event {
 	case "startup", "resume", "fork":
 		e.Source = p.Source
 	}
+
 	return []checkpoint.Event{e, {Key: e.Key, Kind: checkpoint.EventOwed}}
 }
 
@@ -154,16 +170,25 @@ func handedBack(p hookPayload, e checkpoint.Event) []checkpoint.Event {
 	default:
 		e.Text, _ = words(p.Text)
 	}
+
 	if e.Key.Child == "" {
 		return []checkpoint.Event{e}
 	}
+
 	end := e
 	end.Kind, end.Text, end.Outcome, end.Parent = checkpoint.EventEnd, "", checkpoint.OutcomeDone, e.Key.Session
 	return []checkpoint.Event{e, toParent(e, checkpoint.EventChildEnd), end}
 }
 
 func toParent(e checkpoint.Event, kind checkpoint.EventKind) checkpoint.Event {
-	return checkpoint.Event{Key: e.Key.Parent(), Kind: kind, Child: e.Key.Child, ChildName: e.ChildName, Transcript: e.Transcript, Workspace: e.Workspace}
+	return checkpoint.Event{
+		Key:        e.Key.Parent(),
+		Kind:       kind,
+		Child:      e.Key.Child,
+		ChildName:  e.ChildName,
+		Transcript: e.Transcript,
+		Workspace:  e.Workspace,
+	}
 }
 
 // call fills what both events of a call have.

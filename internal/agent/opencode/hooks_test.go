@@ -25,6 +25,7 @@ func showEvent(e checkpoint.Event) string {
 			s += f.key + f.value
 		}
 	}
+
 	for _, f := range []struct {
 		key string
 		on  bool
@@ -33,6 +34,7 @@ func showEvent(e checkpoint.Event) string {
 			s += f.key
 		}
 	}
+
 	return s
 }
 
@@ -65,11 +67,18 @@ func TestDecode(t *testing.T) {
 		{"wake", ``, ""},
 		{"something.new", `{` + who + `}`, ""},
 	} {
-		in, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Event: c.event, Payload: []byte(c.payload), Cwd: "/elsewhere"})
+		in, err := New(
+			agent.Host{},
+		).Decode(
+			t.Context(),
+			agent.Hook{Event: c.event, Payload: []byte(c.payload), Cwd: "/elsewhere"},
+		)
+
 		if err != nil {
 			t.Errorf("%s: %v", c.event, err)
 			continue
 		}
+
 		var got []string
 		for _, e := range in.Events {
 			got = append(got, showEvent(e))
@@ -77,6 +86,7 @@ func TestDecode(t *testing.T) {
 				t.Errorf("%s: key %+v, want the session in its folder", c.event, e.Key)
 			}
 		}
+
 		if s := strings.Join(got, "; "); s != c.want {
 			t.Errorf("%s %s: got %q, want %q", c.event, c.payload, s, c.want)
 		}
@@ -84,14 +94,27 @@ func TestDecode(t *testing.T) {
 			t.Errorf("%s: carries a brief: %v", c.event, carries)
 		}
 	}
-	for payload, want := range map[string]error{"": ErrBadPayload, "null": ErrBadPayload, "[]": ErrBadPayload, "{": ErrBadPayload, "{}": ErrNoSession, `{"session_id":7}`: ErrNoSession} {
-		if _, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Event: eventIdle, Payload: []byte(payload)}); !errors.Is(err, want) {
+
+	for payload, want := range map[string]error{
+		"": ErrBadPayload, "null": ErrBadPayload, "[]": ErrBadPayload, "{": ErrBadPayload, "{}": ErrNoSession,
+		`{"session_id":7}`: ErrNoSession,
+	} {
+		if _, err := New(
+			agent.Host{},
+		).Decode(
+			t.Context(),
+			agent.Hook{Event: eventIdle, Payload: []byte(payload)},
+		); !errors.Is(
+			err,
+			want,
+		) {
 			t.Errorf("%q: got %v, want %v", payload, err, want)
 		}
 	}
 }
 
-// TestBothWitnesses: a turn that plugin and database tell of, in either order, is one round with one call and one answer.
+// TestBothWitnesses: a turn that plugin and database tell of, in either order, is one round with one call and one
+// answer.
 func TestBothWitnesses(t *testing.T) {
 	w := newWriter(t, true)
 	w.session(ses, "", folder)
@@ -105,12 +128,20 @@ func TestBothWitnesses(t *testing.T) {
 		{eventToolEnd, `,"part":{"id":"prt_0001b","tool":"bash","state":{"status":"completed","output":"a.txt\n","metadata":{"exit":0}}}`},
 		{eventIdle, `,"text":"answer 1"`},
 	} {
-		in, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Event: h.event, Payload: []byte("{" + who + h.rest + "}")})
+		in, err := New(
+			agent.Host{},
+		).Decode(
+			t.Context(),
+			agent.Hook{Event: h.event, Payload: []byte("{" + who + h.rest + "}")},
+		)
+
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		hooks = append(hooks, in.Events...)
 	}
+
 	key := hooks[0].Key
 	file := checkpoint.Event{Key: key, Kind: checkpoint.EventEntries, Entries: b.Entries, Cursor: b.Cursor}
 	for name, list := range map[string][]checkpoint.Event{
@@ -125,12 +156,25 @@ func TestBothWitnesses(t *testing.T) {
 			e.Seq, e.At = uint64(i+1), at.Add(time.Duration(i)*time.Second)
 			s.Apply(e)
 		}
+
 		var said []string
 		for _, m := range s.Messages {
 			said = append(said, string(m.Role)+" "+m.Text)
 		}
-		if got := strings.Join(said, "; "); s.Rounds != 1 || got != "user prompt 1; assistant answer 1" || len(s.Calls) > 1 || s.Chain {
-			t.Errorf("%s: got %d rounds, %q, %d calls, chain %v, want one round with its words and its call", name, s.Rounds, got, len(s.Calls), s.Chain)
+
+		if got := strings.Join(
+			said,
+			"; ",
+		); s.Rounds != 1 || got != "user prompt 1; assistant answer 1" || len(s.Calls) > 1 ||
+			s.Chain {
+			t.Errorf(
+				"%s: got %d rounds, %q, %d calls, chain %v, want one round with its words and its call",
+				name,
+				s.Rounds,
+				got,
+				len(s.Calls),
+				s.Chain,
+			)
 		}
 	}
 }
@@ -154,15 +198,21 @@ func TestAgentWords(t *testing.T) {
 // FuzzDecode: no payload stops the daemon, and what comes out is fit to keep.
 func FuzzDecode(f *testing.F) {
 	for _, e := range New(agent.Host{}).Events() {
-		f.Add(e.Name, `{`+who+`,"part":{"id":"p","state":{"status":"error"}},"parts":[{"type":"text","text":"x"}],"error":{"name":"n"}}`)
+		f.Add(
+			e.Name,
+			`{`+who+`,"part":{"id":"p","state":{"status":"error"}},"parts":[{"type":"text","text":"x"}],"error":{"name":"n"}}`,
+		)
 	}
 	f.Fuzz(func(t *testing.T, event, data string) {
 		in, err := New(agent.Host{}).Decode(t.Context(), agent.Hook{Event: event, Payload: []byte(data)})
 		if err != nil && len(in.Events) > 0 {
 			t.Errorf("an error and events: %v", err)
 		}
+
 		for _, e := range in.Events {
-			if len(e.Text) > checkpoint.CutText || len(e.Input) > checkpoint.CutTool || len(e.Output) > checkpoint.CutTool || e.Key.Session == "" {
+			if len(e.Text) > checkpoint.CutText || len(e.Input) > checkpoint.CutTool ||
+				len(e.Output) > checkpoint.CutTool ||
+				e.Key.Session == "" {
 				t.Errorf("%+v", e)
 			}
 			if _, err := json.Marshal(e); err != nil {

@@ -32,9 +32,11 @@ func (a *Agent) pluginPath() string {
 			return path
 		}
 	}
+
 	if isDir(filepath.Dir(other)) && !isDir(filepath.Dir(plain)) {
 		return other
 	}
+
 	return plain
 }
 
@@ -54,6 +56,7 @@ func (a *Agent) plugin() plugin.Plugin {
 				" from npm, and every plugin waits for that"
 		}
 	}
+
 	text := func(p agent.Paths) (string, error) { return plugin.OneFile(pluginText, p) }
 	return plugin.Plugin{What: "plugin", Path: f.Path, Files: []plugin.Part{{File: f, Text: text, Detail: detail}}}
 }

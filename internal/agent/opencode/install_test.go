@@ -25,9 +25,15 @@ func box(t *testing.T, folders ...string) *Agent {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(a.config, "opencode.jsonc"), []byte("{ // mine\n \"plugin\": [], }\n"), 0o644); err != nil {
+
+	if err := os.WriteFile(
+		filepath.Join(a.config, "opencode.jsonc"),
+		[]byte("{ // mine\n \"plugin\": [], }\n"),
+		0o644,
+	); err != nil {
 		t.Fatal(err)
 	}
+
 	return a
 }
 
@@ -39,10 +45,12 @@ func tree(t *testing.T, dir string) string {
 		if err != nil {
 			return err
 		}
+
 		info, err := e.Info()
 		if err != nil {
 			return err
 		}
+
 		b.WriteString(strings.TrimPrefix(path, dir) + " " + info.Mode().String())
 		if !e.IsDir() {
 			data, err := os.ReadFile(path)
@@ -51,12 +59,15 @@ func tree(t *testing.T, dir string) string {
 			}
 			b.WriteString(" " + string(data))
 		}
+
 		b.WriteString("\n")
 		return nil
 	})
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return b.String()
 }
 
@@ -64,34 +75,48 @@ func TestInstallAndBack(t *testing.T) {
 	for _, c := range []struct {
 		folders []string
 		want    string
-	}{{nil, "plugin"}, {[]string{"plugin"}, "plugin"}, {[]string{"plugins"}, "plugins"}, {[]string{"plugin", "plugins"}, "plugin"}} {
+	}{{nil, "plugin"}, {[]string{
+		"plugin",
+	}, "plugin"}, {[]string{"plugins"}, "plugins"}, {[]string{"plugin", "plugins"}, "plugin"}} {
 		a := box(t, c.folders...)
 		before := tree(t, a.config)
 		if _, err := a.Install(t.Context(), paths, true); err != nil || tree(t, a.config) != before {
 			t.Errorf("%v: a dry run changed something, or failed: %v", c.folders, err)
 		}
+
 		for i, want := range []string{"create", "keep"} {
 			changes, err := a.Install(t.Context(), paths, false)
-			if err != nil || len(changes) != 1 || changes[0].Action != want || changes[0].Path != filepath.Join(a.config, c.want, pluginName) {
+			if err != nil || len(changes) != 1 || changes[0].Action != want ||
+				changes[0].Path != filepath.Join(a.config, c.want, pluginName) {
 				t.Errorf("%v: install %d: got %+v, %v, want %s in %s", c.folders, i, changes, err, want, c.want)
 			}
 		}
+
 		text := tree(t, a.config)
-		if !strings.Contains(text, `const HOOK = "/opt/belay/belay-hook";`) || !strings.Contains(text, `const SOCKET = "";`) {
+		if !strings.Contains(text, `const HOOK = "/opt/belay/belay-hook";`) ||
+			!strings.Contains(text, `const SOCKET = "";`) {
 			t.Errorf("%v: the plugin does not name belay-hook's place", c.folders)
 		}
+
 		moved := agent.Paths{Hook: "/other/belay-hook", Socket: "/run/b.sock"}
 		if changes, err := a.Install(t.Context(), moved, false); err != nil || changes[0].Action != "change" {
 			t.Errorf("%v: another place: got %+v, %v, want a change", c.folders, changes, err)
 		}
-		if found := a.Check(t.Context(), paths); len(found) != 2 || !strings.Contains(found[1], "starts another belay-hook") {
+
+		if found := a.Check(
+			t.Context(),
+			paths,
+		); len(found) != 2 ||
+			!strings.Contains(found[1], "starts another belay-hook") {
 			t.Errorf("%v: check: got %q, want that another program is started", c.folders, found)
 		}
+
 		for i, want := range []string{"remove", "keep"} {
 			if changes, err := a.Uninstall(paths, false); err != nil || changes[0].Action != want {
 				t.Errorf("%v: uninstall %d: got %+v, %v, want %s", c.folders, i, changes, err, want)
 			}
 		}
+
 		if after := tree(t, a.config); after != before {
 			t.Errorf("%v: after uninstall: got\n%s\nwant\n%s", c.folders, after, before)
 		}
@@ -104,6 +129,7 @@ func TestInstallLeavesOthersAlone(t *testing.T) {
 	if err := os.WriteFile(mine, []byte("export const Mine = 1"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+
 	before := tree(t, a.config)
 	if _, err := a.Install(t.Context(), paths, false); !errors.Is(err, plugin.ErrForeign) {
 		t.Errorf("install: got %v, want %v", err, plugin.ErrForeign)
@@ -117,7 +143,17 @@ func TestInstallLeavesOthersAlone(t *testing.T) {
 	if _, err := (&Agent{fsys: vfs.OS{}}).Install(t.Context(), paths, false); !errors.Is(err, agent.ErrNoHome) {
 		t.Errorf("no home: got %v, want %v", err, agent.ErrNoHome)
 	}
-	if _, err := box(t).Install(t.Context(), agent.Paths{Hook: "belay-hook"}, false); !errors.Is(err, agent.ErrBadHook) {
+
+	if _, err := box(
+		t,
+	).Install(
+		t.Context(),
+		agent.Paths{Hook: "belay-hook"},
+		false,
+	); !errors.Is(
+		err,
+		agent.ErrBadHook,
+	) {
 		t.Errorf("a relative program: got %v, want %v", err, agent.ErrBadHook)
 	}
 }
@@ -136,6 +172,7 @@ func TestInstallFaultAtEveryOperation(t *testing.T) {
 			}
 			return
 		}
+
 		a.fsys = vfs.OS{}
 		whole := err == nil && len(a.Check(t.Context(), paths)) == 1
 		if got := tree(t, a.config); errors.Is(err, syscall.ENOSPC) == whole && got != before {
@@ -149,7 +186,9 @@ func TestInstallFaultAtEveryOperation(t *testing.T) {
 
 func TestPresent(t *testing.T) {
 	dir := t.TempDir()
-	for path, text := range map[string]string{"pkg/bin/opencode.exe": "", "pkg/package.json": `{"name":"opencode-ai","version":"1.18.33"}`} {
+	for path, text := range map[string]string{
+		"pkg/bin/opencode.exe": "", "pkg/package.json": `{"name":"opencode-ai","version":"1.18.33"}`,
+	} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, path)), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -157,6 +196,7 @@ func TestPresent(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if err := os.Mkdir(filepath.Join(dir, "bin"), 0o755); err != nil {
 		t.Fatal(err)
 	}

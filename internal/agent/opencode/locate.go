@@ -21,32 +21,37 @@ func (a *Agent) databases() []string {
 	if a.db != "" {
 		list = append(list, a.db)
 	}
+
 	if a.data != "" {
 		found, err := filepath.Glob(filepath.Join(a.data, "opencode*.db"))
 		if err == nil { // else the folder's own name has the form of a pattern
 			list = append(list, found...)
 		}
 	}
+
 	slices.Sort(list)
 	return slices.Compact(list)
 }
 
-// Locate finds sessions in the databases of this machine, newest first. The project under which opencode files a session is
-// not asked for.
+// Locate finds sessions in the databases of this machine, newest first. The project under which opencode files a
+// session is not asked for.
 func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error) {
 	if q.Most <= 0 {
 		q.Most = defaultMost
 	}
+
 	var all []agent.Found
 	var errs []error
 	for _, path := range a.databases() {
 		found, err := locate(ctx, path, q)
 		all, errs = append(all, found...), append(errs, err)
 	}
+
 	slices.SortStableFunc(all, func(a, b agent.Found) int { return b.Changed.Compare(a.Changed) })
 	if len(all) > 0 {
 		return all[:min(len(all), q.Most)], nil // a database that cannot be read hides only what is in it
 	}
+
 	return nil, errors.Join(errs...)
 }
 
@@ -64,6 +69,7 @@ func locate(ctx context.Context, path string, q agent.Query) (list []agent.Found
 		if err != nil {
 			return err
 		}
+
 		return each(rows, func(scan func(...any) error) error {
 			f := agent.Found{Source: agent.Source{Path: path}}
 			var updated sql.NullFloat64
@@ -73,6 +79,7 @@ func locate(ctx context.Context, path string, q agent.Query) (list []agent.Found
 			return err
 		})
 	})
+
 	targets := map[string]string{} // links are followed once, and not while the database is held
 	for _, f := range all {
 		dir, known := targets[f.Workspace]
@@ -87,14 +94,15 @@ func locate(ctx context.Context, path string, q agent.Query) (list []agent.Found
 			break
 		}
 	}
+
 	return list, err
 }
 
 // sessionForm is the form of opencode's session ids: a time and random letters.
 var sessionForm = lazyre.New(`ses_[0-9a-f]{12}[0-9A-Za-z]{14}`)
 
-// Recognise says whether a file begins as a database of opencode does. Its schema may lie far behind; ids of sessions stand
-// near the beginning once there is one.
+// Recognise says whether a file begins as a database of opencode does. Its schema may lie far behind; ids of sessions
+// stand near the beginning once there is one.
 func (a *Agent) Recognise(head []byte) agent.Score {
 	return agent.MineIf(bytes.HasPrefix(head, []byte(sqlite.Header)) && sessionForm().Match(head))
 }

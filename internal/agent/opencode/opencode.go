@@ -1,23 +1,25 @@
-// Package opencode knows opencode: the SQLite database in which it keeps its sessions, the events of belay's plugin for it,
-// and the installer of that plugin.
+// Package opencode knows opencode: the SQLite database in which it keeps its sessions, the events of belay's plugin for
+// it, and the installer of that plugin.
 //
 // It promises:
-//   - The database is only read, through internal/transcript/sqlite: nothing of it changes, and nothing appears beside it.
-//   - A session is found by its id alone. The project under which opencode files it is never looked at, so that a session
-//     whose project got another key is still there.
-//   - Both witnesses name a turn by the id of the person's message and a call by the id of its part, so that they count once.
-//     (The model's own ids of calls may come again in one session.)
-//   - The place in a session is the number of an event in opencode's append-only table: a reader goes on from there at a cost
-//     that follows what is new. A database without that table (or with no events of the session) is read by the times in its
-//     message and part tables.
-//   - The plugin waits for belay with the first prompt of a session alone, a second at most. What belay says becomes a part
-//     of that message, which opencode marks as not written by the person.
+//   - The database is only read, through internal/transcript/sqlite: nothing of it changes, and nothing appears beside
+//     it.
+//   - A session is found by its id alone. The project under which opencode files it is never looked at, so that a
+//     session whose project got another key is still there.
+//   - Both witnesses name a turn by the id of the person's message and a call by the id of its part, so that they count
+//     once. (The model's own ids of calls may come again in one session.)
+//   - The place in a session is the number of an event in opencode's append-only table: a reader goes on from there at
+//     a cost that follows what is new. A database without that table (or with no events of the session) is read by the
+//     times in its message and part tables.
+//   - The plugin waits for belay with the first prompt of a session alone, a second at most. What belay says becomes a
+//     part of that message, which opencode marks as not written by the person.
 //
-// What it cannot do: words that were streaming when the program was killed are nowhere but in the plugin's process; a session
-// read by its message and part tables does not tell of messages that were taken back; what an undo hides is taken back only
-// when opencode removes it, with the next prompt; the files of versions before SQLite are not read; the newer form of records
-// that opencode is trying out (session.next) is not read. At the first start with a plugin, whosever it is, opencode waits until
-// it has fetched a package of its own from npm: without a network that takes minutes, and belay cannot change it.
+// What it cannot do: words that were streaming when the program was killed are nowhere but in the plugin's process; a
+// session read by its message and part tables does not tell of messages that were taken back; what an undo hides is
+// taken back only when opencode removes it, with the next prompt; the files of versions before SQLite are not read; the
+// newer form of records that opencode is trying out (session.next) is not read. At the first start with a plugin,
+// whosever it is, opencode waits until it has fetched a package of its own from npm: without a network that takes
+// minutes, and belay cannot change it.
 package opencode
 
 import (
@@ -59,6 +61,7 @@ func New(h agent.Host) *Agent {
 		path:   h.Var("PATH"),
 		fsys:   h.FS,
 	}
+
 	db := h.Var("OPENCODE_DB")
 	switch {
 	case filepath.IsAbs(db):
@@ -66,6 +69,7 @@ func New(h agent.Host) *Agent {
 	case db != "" && db != ":memory:" && a.data != "":
 		a.db = filepath.Join(a.data, db)
 	}
+
 	return a
 }
 
@@ -80,8 +84,8 @@ func place(h agent.Host, variable, plain string) string {
 // Name is "opencode".
 func (a *Agent) Name() string { return name }
 
-// Events lists the events that belay's plugin forwards. opencode kills no plugin; the plugin itself does not wait longer than
-// a second.
+// Events lists the events that belay's plugin forwards. opencode kills no plugin; the plugin itself does not wait
+// longer than a second.
 func (a *Agent) Events() []agent.EventSpec {
 	return []agent.EventSpec{
 		{Name: eventStart},

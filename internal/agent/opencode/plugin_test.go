@@ -19,8 +19,8 @@ import (
 	"belay/internal/wire"
 )
 
-// drive plays opencode: it loads the plugin and does with it what the real program does in a turn with a command, a helper and
-// an error, as captured. It prints the parts of the first prompt, as the plugin leaves them.
+// drive plays opencode: it loads the plugin and does with it what the real program does in a turn with a command, a
+// helper and an error, as captured. It prints the parts of the first prompt, as the plugin leaves them.
 const drive = `
 const { BelayPlugin, ...rest } = await import(process.argv[2]);
 if (Object.keys(rest).length) throw new Error("the plugin exports more than itself: opencode would call it");
@@ -52,32 +52,37 @@ await p.dispose();
 console.log(JSON.stringify({ parts, asked }));
 `
 
-// play runs a program in Node that loads the plugin from its first argument, against a daemon of the test: what each event that
-// was sent means, and what the program printed.
+// play runs a program in Node that loads the plugin from its first argument, against a daemon of the test: what each
+// event that was sent means, and what the program printed.
 func play(t *testing.T, program string) (list []string, out []byte) {
 	t.Helper()
 	node, err := exec.LookPath("node")
 	if err != nil {
 		t.Skip("node is not here")
 	}
+
 	dir, err := os.MkdirTemp("", "oc-") // short: a socket's path has a bound
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	text, err := plugin.OneFile(pluginText, agent.Paths{Hook: filepath.Join(dir, "absent")})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for name, data := range map[string][]byte{"plugin.mjs": []byte(text), "drive.mjs": []byte(program)} {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	l, err := net.Listen("unix", filepath.Join(dir, "belay.sock"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	got := make(chan []string, 1)
 	go func() { got <- serve(l) }()
 	cmd := exec.Command(node, filepath.Join(dir, "drive.mjs"), filepath.Join(dir, "plugin.mjs"))
@@ -88,18 +93,32 @@ func play(t *testing.T, program string) (list []string, out []byte) {
 	if err != nil {
 		t.Fatalf("%v\n%s\n%s", err, out, strings.Join(list, "\n"))
 	}
+
 	return list, out
 }
 
-// TestPlugin runs the plugin in Node against a daemon of the test: what it sends is what Decode takes, once each and in order.
+// TestPlugin runs the plugin in Node against a daemon of the test: what it sends is what Decode takes, once each and in
+// order.
 func TestPlugin(t *testing.T) {
 	list, out := play(t, drive)
-	want := []string{"start startup; owed", "prompt do it", `tool-start call=prt_1 bash in={"command":"ls"}`, `tool-end call=prt_1 bash in={"command":"ls"} out=a.txt`,
-		"child-start child=ses_c; start parent=ses_a of=ses_c", "prompt help of=ses_c", "stop of=ses_c; child-end child=ses_c; end parent=ses_a of=ses_c",
-		"stop done", "prompt again", "stop failed APIError: no", "end dispose"}
+	want := []string{
+		"start startup; owed",
+		"prompt do it",
+		`tool-start call=prt_1 bash in={"command":"ls"}`,
+		`tool-end call=prt_1 bash in={"command":"ls"} out=a.txt`,
+		"child-start child=ses_c; start parent=ses_a of=ses_c",
+		"prompt help of=ses_c",
+		"stop of=ses_c; child-end child=ses_c; end parent=ses_a of=ses_c",
+		"stop done",
+		"prompt again",
+		"stop failed APIError: no",
+		"end dispose",
+	}
+
 	if strings.Join(list, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(list, "\n"), strings.Join(want, "\n"))
 	}
+
 	var end struct {
 		Parts []struct {
 			ID, Text, MessageID string
@@ -107,20 +126,25 @@ func TestPlugin(t *testing.T) {
 		}
 		Asked []string
 	}
+
 	if err := json.Unmarshal(out, &end); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if p := end.Parts; len(p) != 2 || p[1].Text != "the brief" || !p[1].Synthetic || p[1].MessageID != "msg_1" || p[1].ID <= p[0].ID || len(p[1].ID) != len(p[0].ID) {
+
+	if p := end.Parts; len(p) != 2 || p[1].Text != "the brief" || !p[1].Synthetic || p[1].MessageID != "msg_1" ||
+		p[1].ID <= p[0].ID ||
+		len(p[1].ID) != len(p[0].ID) {
 		t.Errorf("the prompt's parts: got %+v, want the brief after the person's words", p)
 	}
+
 	if strings.Join(end.Asked, " ") != "ses_c" {
 		t.Errorf("opencode was asked for %v, want the session that it did not tell of", end.Asked)
 	}
 }
 
-// TestPluginCaptured: what the real program gave a recorder's plugin, each event in its place. The recorder cut an event at 200
-// characters; what it cut is put back from other lines of the same capture, as far as the plugin looks at it. A program that
-// is killed says no good-bye.
+// TestPluginCaptured: what the real program gave a recorder's plugin, each event in its place. The recorder cut an
+// event at 200 characters; what it cut is put back from other lines of the same capture, as far as the plugin looks at
+// it. A program that is killed says no good-bye.
 func TestPluginCaptured(t *testing.T) {
 	const bye = "await p.dispose();"
 	for file, c := range map[string]struct {
@@ -134,13 +158,16 @@ func TestPluginCaptured(t *testing.T) {
 				"\n<type>file</type>\n<content>\n1: hello\n\n(End of file - total 1 lines)\n</content>",
 			`tool-end call=prt_22d171ad7001xHCKgLnagQ1Uef bash in={"command":"ls | wc -l","description":"count"} out=2` + "\n",
 			"stop Done. One file, a.txt.", "end dispose"}},
-		"1.18-plugin-events-killed-mid-text.mended.jsonl": {"process.exit();", []string{"start startup; owed", `prompt "SLOW please"`}},
+		"1.18-plugin-events-killed-mid-text.mended.jsonl": {"process.exit();", []string{
+			"start startup; owed", `prompt "SLOW please"`,
+		}},
 	} {
 		t.Run(file, func(t *testing.T) {
 			data, err := os.ReadFile(filepath.Join("testdata", file))
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			list, _ := play(t, "const captured = ["+strings.ReplaceAll(string(data), "\n", ",\n")+`];
 const { BelayPlugin } = await import(process.argv[2]);
 const p = await BelayPlugin({ client: {}, directory: "/home/user/proj" });
@@ -149,6 +176,7 @@ for (const { hook, type, properties, input, output } of captured) {
 	else await p[hook](input, output);
 }
 `+c.end)
+
 			if strings.Join(list, "\n") != strings.Join(c.want, "\n") {
 				t.Errorf("got\n%s\nwant\n%s", strings.Join(list, "\n"), strings.Join(c.want, "\n"))
 			}
@@ -162,6 +190,7 @@ func serve(l net.Listener) (list []string) {
 	if err != nil {
 		return []string{err.Error()}
 	}
+
 	defer c.Close()
 	r := bufio.NewReader(c)
 	brief := "the brief"
@@ -170,27 +199,43 @@ func serve(l net.Listener) (list []string) {
 		if err != nil {
 			return list
 		}
+
 		var q wire.Request
-		if err := json.Unmarshal(line, &q); err != nil || q.Op != "hook" || q.Agent != name || q.ID == "" || q.PID == 0 {
+		if err := json.Unmarshal(
+			line,
+			&q,
+		); err != nil || q.Op != "hook" || q.Agent != name || q.ID == "" ||
+			q.PID == 0 {
 			return append(list, fmt.Sprintf("bad request %s: %v", line, err))
 		}
+
 		payload := make([]byte, q.Len)
 		if _, err := io.ReadFull(r, payload); err != nil {
 			return append(list, err.Error())
 		}
-		in, err := New(agent.Host{}).Decode(context.Background(), agent.Hook{Event: q.Event, Payload: payload, Cwd: q.Workspace})
+
+		in, err := New(
+			agent.Host{},
+		).Decode(
+			context.Background(),
+			agent.Hook{Event: q.Event, Payload: payload, Cwd: q.Workspace},
+		)
+
 		var said []string
 		for _, e := range in.Events {
 			said = append(said, showEvent(e))
 		}
+
 		if err != nil {
 			said = append(said, err.Error())
 		}
+
 		list = append(list, strings.Join(said, "; "))
 		body := ""
 		if in.Ask == agent.AskCarry {
 			body, brief = brief, ""
 		}
+
 		var reply bytes.Buffer
 		fmt.Fprintf(&reply, `{"ok":true,"kept":"disk","len":%d}`+"\n%s", len(body), body)
 		if _, err := c.Write(reply.Bytes()); err != nil {

@@ -62,12 +62,14 @@ func (r *reader) Read(
 	if err := ctx.Err(); err != nil {
 		return b, err
 	}
+
 	var c cursor
 	known := from != "" && json.Unmarshal([]byte(from), &c) == nil && c.Next >= 0
 	before := r.mapper
 	if !known || from != r.last {
 		before = mapper{}
 	}
+
 	err := r.db.View(ctx, func(tx *sqlite.Tx) error {
 		p := &page{tx: tx, session: r.session}
 		r.mapper = before // the view may start over
@@ -75,14 +77,17 @@ func (r *reader) Read(
 		if err := p.read(ctx, &r.mapper, c, known, opt.Whole); err != nil {
 			return err
 		}
+
 		b = p.Batch
 		return nil
 	})
+
 	r.mapper.store = nil
 	if err != nil {
 		r.last = ""
 		return checkpoint.Batch{Cursor: from}, fmt.Errorf("read session %q: %w", r.session, err)
 	}
+
 	r.last = b.Cursor
 	return b, nil
 }
@@ -101,6 +106,7 @@ func (p *page) read(ctx context.Context, m *mapper, c cursor, known, whole bool)
 	if err != nil {
 		return err
 	}
+
 	p.First = !known || c.Next < c.Sight
 	if end == 0 || c.Table {
 		return p.readTables(ctx, m, c)
@@ -109,15 +115,18 @@ func (p *page) read(ctx context.Context, m *mapper, c cursor, known, whole bool)
 		p.Entries = append(p.Entries, checkpoint.Entry{Op: checkpoint.Reset})
 		c.Next, c.Sight = 0, 0
 	}
+
 	if !known && !whole {
 		if c.Next, err = p.firstSight(ctx, m, end); err != nil {
 			return err
 		}
 	}
+
 	next, err := p.events(ctx, m, c.Next, pageRows, nil)
 	if err != nil {
 		return err
 	}
+
 	p.More = next < end
 	if !known {
 		c.Sight = end // a view that ends early leaves the rest of first sight to the next Read: it is as old
@@ -125,6 +134,7 @@ func (p *page) read(ctx context.Context, m *mapper, c cursor, known, whole bool)
 	if next >= c.Sight {
 		c.Sight = 0
 	}
+
 	p.Cursor = encode(cursor{Next: next, Sight: c.Sight})
 	return nil
 }
@@ -146,6 +156,7 @@ func (p *page) begin(ctx context.Context) (end int64, err error) {
 	if !tables["session"] {
 		return 0, fmt.Errorf("no table of sessions: %w", fs.ErrNotExist) // it is being made, or another program's
 	}
+
 	if !isSession(p.session) {
 		err = p.tx.QueryRowContext(ctx,
 			`select id from session where parent_id is null order by time_updated desc limit 1`).Scan(&p.session)
@@ -153,6 +164,7 @@ func (p *page) begin(ctx context.Context) (end int64, err error) {
 			return 0, absent(err)
 		}
 	}
+
 	if tables["event"] {
 		err = p.tx.QueryRowContext(ctx, `select coalesce(max(seq), -1) + 1 from event where aggregate_id = ?`,
 			p.session).Scan(&end)
@@ -160,6 +172,7 @@ func (p *page) begin(ctx context.Context) (end int64, err error) {
 			return end, err
 		}
 	}
+
 	var found string
 	return 0, absent(p.tx.QueryRowContext(ctx, `select id from session where id = ?`, p.session).Scan(&found))
 }
@@ -181,12 +194,14 @@ func (p *page) tables(ctx context.Context) (map[string]bool, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	found := map[string]bool{}
 	err = each(rows, func(scan func(...any) error) error {
 		var name string
 		defer func() { found[name] = true }()
 		return scan(&name)
 	})
+
 	return found, err
 }
 
@@ -217,6 +232,7 @@ func (p *page) events(ctx context.Context, m *mapper, from int64, most int, stop
 	if err != nil {
 		return from, err
 	}
+
 	var list []stored
 	bytes := int64(0)
 	err = each(rows, func(scan func(...any) error) error {
@@ -224,15 +240,19 @@ func (p *page) events(ctx context.Context, m *mapper, from int64, most int, stop
 		if err := scan(&s.seq, &s.typ, &s.data, &s.size); err != nil {
 			return err
 		}
+
 		list = append(list, s)
 		if bytes += s.size; bytes >= pageBytes || len(list) >= leastRows && p.tx.Over() {
 			return errEnough
 		}
+
 		return nil
 	})
+
 	if err != nil && !errors.Is(err, errEnough) {
 		return from, err
 	}
+
 	for i, s := range list {
 		if i >= leastRows && p.tx.Over() || i > 0 && stop != nil && stop() {
 			break
@@ -240,6 +260,7 @@ func (p *page) events(ctx context.Context, m *mapper, from int64, most int, stop
 		p.event(ctx, m, s)
 		from = s.seq + 1
 	}
+
 	return from, nil
 }
 
@@ -251,11 +272,13 @@ func (p *page) event(ctx context.Context, m *mapper, s stored) {
 		p.Losses.Oversized++
 		return
 	}
+
 	entries, ok := m.event(ctx, s.typ, s.data)
 	if !ok {
 		p.bad(s.seq, s.size)
 		return
 	}
+
 	p.Entries = append(p.Entries, entries...)
 }
 
@@ -269,15 +292,18 @@ func (p *page) message(ctx context.Context, id string) (messageInfo, bool) {
 	if info, ok := p.messages[id]; ok {
 		return info, true
 	}
+
 	var data []byte
 	if p.tx.QueryRowContext(ctx, `select data from message where id = ? and octet_length(data) <= ?`, id, maxRow).
 		Scan(&data) != nil {
 		return messageInfo{}, false // removed, or the tables are of another form: the part alone says too little
 	}
+
 	info, ok := row(data, func(m *messageInfo) { m.ID = id })
 	if ok {
 		p.messages[id] = info
 	}
+
 	return info, ok
 }
 
@@ -289,6 +315,7 @@ func (p *page) parts(ctx context.Context, message string) []part {
 	if err != nil {
 		return nil
 	}
+
 	var list []part
 	err = each(rows, func(scan func(...any) error) error {
 		var id string
@@ -299,11 +326,14 @@ func (p *page) parts(ctx context.Context, message string) []part {
 		if v, ok := row(data, func(v *part) { v.ID, v.MessageID = id, message }); ok {
 			list = append(list, v)
 		}
+
 		return nil
 	})
+
 	if err != nil {
 		return nil
 	}
+
 	return list
 }
 
@@ -315,6 +345,7 @@ func (p *page) removed(ctx context.Context, message string) []string {
 	if err != nil {
 		return nil
 	}
+
 	var list []string
 	err = each(rows, func(scan func(...any) error) error {
 		var id sql.NullString
@@ -324,8 +355,10 @@ func (p *page) removed(ctx context.Context, message string) []string {
 		}
 		return err
 	})
+
 	if err != nil {
 		return nil
 	}
+
 	return list
 }

@@ -22,6 +22,7 @@ func TestRows(t *testing.T) {
 		w.text(ses, "msg_1", "prt_1", "do it")
 		w.message(ses, "msg_2", "assistant", `,"modelID":"m","mode":"build"`)
 	}
+
 	const head = "meta\nuser do it\nmeta\n"
 	for _, c := range []struct {
 		name  string
@@ -94,7 +95,9 @@ func TestRows(t *testing.T) {
 				}
 				continue
 			}
-			lines := func(s string) string { return strings.ReplaceAll("\n"+s+"\n", "\nmeta\n", "\n") } // models are told at other places
+
+			// models are told at other places
+			lines := func(s string) string { return strings.ReplaceAll("\n"+s+"\n", "\nmeta\n", "\n") }
 			if want := c.want; !strings.Contains(lines(got), strings.TrimSpace(lines(lines(want)))) {
 				t.Errorf("%s, events %v: got\n%s\nwant\n%s", c.name, log, got, want)
 			}
@@ -112,9 +115,12 @@ func TestRemovedMessages(t *testing.T) {
 	w.remove(ses, "msg_0002a")
 	w.remove(ses, "msg_0002c")
 	b = readFrom(t, w.source(), b.Cursor, checkpoint.ReadOptions{})
-	if got, want := show(b.Entries), "retract msg_0002a\nretract prt_0002a\nretract msg_0002c\nretract prt_0002c"; got != want {
+	if got, want := show(
+		b.Entries,
+	), "retract msg_0002a\nretract prt_0002a\nretract msg_0002c\nretract prt_0002c"; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
+
 	s := show(readFrom(t, w.source(), "", checkpoint.ReadOptions{Whole: true}).Entries)
 	if strings.Contains(s, "user prompt 2") {
 		t.Errorf("read later: got\n%s\nwant nothing of the removed prompt", s)
@@ -128,6 +134,7 @@ func TestFirstSight(t *testing.T) {
 	for i := range 60 {
 		w.turn(ses, i)
 	}
+
 	var b checkpoint.Batch
 	var got string
 	for range 20 { // the database is held for 40 ms at most: a machine that is busy then gives less, and is asked again
@@ -136,14 +143,20 @@ func TestFirstSight(t *testing.T) {
 			break
 		}
 	}
-	for text, want := range map[string]bool{"user prompt 0\n": true, "user prompt 39\n": false, "user prompt 40\n": true, "answer 39": false, "user prompt 59\n": true, "answer 59": true} {
+
+	for text, want := range map[string]bool{
+		"user prompt 0\n": true, "user prompt 39\n": false, "user prompt 40\n": true, "answer 39": false,
+		"user prompt 59\n": true, "answer 59": true,
+	} {
 		if strings.Contains(got+"\n", text) != want {
 			t.Errorf("%q is there: %v, want %v", text, !want, want)
 		}
 	}
+
 	if !b.First || b.Skipped == 0 {
 		t.Errorf("got first %v, skipped %d bytes, want true and some", b.First, b.Skipped)
 	}
+
 	all := readFrom(t, w.source(), "", checkpoint.ReadOptions{Whole: true})
 	if n := strings.Count(show(all.Entries), "user prompt"); n != 60 || all.Skipped != 0 {
 		t.Errorf("whole: got %d prompts, skipped %d, want 60 and 0", n, all.Skipped)
@@ -161,9 +174,11 @@ func TestPast(t *testing.T) {
 	b := readFrom(t, w.source(), "", checkpoint.ReadOptions{})
 	w.exec(`delete from event where seq > 3`)
 	b = readFrom(t, w.source(), b.Cursor, checkpoint.ReadOptions{})
-	if len(b.Entries) == 0 || b.Entries[0].Op != checkpoint.Reset || !strings.Contains(show(b.Entries), "user prompt 1") {
+	if len(b.Entries) == 0 || b.Entries[0].Op != checkpoint.Reset ||
+		!strings.Contains(show(b.Entries), "user prompt 1") {
 		t.Errorf("got\n%s\nwant a reset and what is there", show(b.Entries))
 	}
+
 	for _, src := range []agent.Source{
 		{Path: w.path, Session: "ses_none"},
 		{Path: filepath.Join(t.TempDir(), "opencode.db"), Session: ses},
@@ -191,10 +206,12 @@ func TestBadRows(t *testing.T) {
 	if b.Losses.BadLines != 2 || !strings.Contains(show(b.Entries), "answer 1") {
 		t.Errorf("got %d bad rows and\n%s\nwant 2 and the turn", b.Losses.BadLines, show(b.Entries))
 	}
+
 	path := filepath.Join(t.TempDir(), "opencode.db")
 	if err := os.WriteFile(path, []byte(strings.Repeat("no database ", 1000)), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	r := openTranscript(agent.Source{Path: path, Session: ses})
 	defer r.Close()
 	if _, err := r.Read(context.Background(), "", checkpoint.ReadOptions{}); err == nil {
@@ -219,7 +236,8 @@ func TestChildAndNewest(t *testing.T) {
 	}
 }
 
-// TestN05ProjectChanged: a session is found by its id and by its folder whatever project it is filed under (opencode#8661).
+// TestN05ProjectChanged: a session is found by its id and by its folder whatever project it is filed under
+// (opencode#8661).
 func TestN05ProjectChanged(t *testing.T) {
 	w := newWriter(t, true)
 	w.session(ses, "", folder)
@@ -232,7 +250,12 @@ func TestN05ProjectChanged(t *testing.T) {
 			t.Errorf("%+v: got %v, %v, want the session", q, found, err)
 		}
 	}
-	if found, err := a.Locate(context.Background(), agent.Query{Workspace: "/elsewhere"}); err != nil || len(found) != 0 {
+
+	if found, err := a.Locate(
+		context.Background(),
+		agent.Query{Workspace: "/elsewhere"},
+	); err != nil ||
+		len(found) != 0 {
 		t.Errorf("another folder: got %v, %v, want none", found, err)
 	}
 }
@@ -242,6 +265,7 @@ func TestRecognise(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	a := New(agent.Host{})
 	if a.Recognise(head[:64<<10]) != agent.Mine {
 		t.Error("the captured database is not recognised")
@@ -254,8 +278,16 @@ func TestRecognise(t *testing.T) {
 
 // FuzzEvent: no row stops the reader, and what comes out is fit to keep.
 func FuzzEvent(f *testing.F) {
-	f.Add("message.updated.1", `{"info":{"id":"m","role":"assistant","finish":"stop","time":{"created":1,"completed":2}}}`)
-	f.Add("message.part.updated.1", `{"part":{"id":"p","messageID":"m","type":"tool","tool":"bash","state":{"status":"completed","input":{"a":1},"output":"x"}}}`)
+	f.Add(
+		"message.updated.1",
+		`{"info":{"id":"m","role":"assistant","finish":"stop","time":{"created":1,"completed":2}}}`,
+	)
+
+	f.Add(
+		"message.part.updated.1",
+		`{"part":{"id":"p","messageID":"m","type":"tool","tool":"bash","state":{"status":"completed","input":{"a":1},"output":"x"}}}`,
+	)
+
 	f.Add("message.part.updated.1", `{"part":{"id":"p","messageID":"m","type":"text","text":"<belay-record k=\"a\">"}}`)
 	f.Add("session.created.1", `{"info":{"id":"s","directory":"/x"}}`)
 	f.Add("message.removed.1", `{"messageID":"m"}`)
@@ -264,7 +296,9 @@ func FuzzEvent(f *testing.F) {
 			m := mapper{store: fakeStore{role}}
 			entries, _ := m.event(t.Context(), typ, []byte(data))
 			for _, e := range entries {
-				if len(e.Text) > checkpoint.CutText || len(e.Output) > checkpoint.CutTool || len(e.Input) > checkpoint.CutTool || len(e.ID) > maxIdent+8 {
+				if len(e.Text) > checkpoint.CutText || len(e.Output) > checkpoint.CutTool ||
+					len(e.Input) > checkpoint.CutTool ||
+					len(e.ID) > maxIdent+8 {
 					t.Errorf("%+v is over its bound", e)
 				}
 				if !e.At.IsZero() && e.At.Year() < 1970 {

@@ -32,10 +32,12 @@ func (p *page) readTables(ctx context.Context, m *mapper, c cursor) error {
 			return err
 		}
 	}
+
 	rows, err := p.tx.QueryContext(ctx, tableRows, maxRow, p.session, c.Time, pageRows+1, c.Same)
 	if err != nil {
 		return err
 	}
+
 	var list []changed
 	bytes := 0
 	err = each(rows, func(scan func(...any) error) error {
@@ -43,27 +45,34 @@ func (p *page) readTables(ctx context.Context, m *mapper, c cursor) error {
 		if err := scan(&r.kind, &r.id, &r.message, &r.at, &r.data); err != nil {
 			return err
 		}
+
 		list = append(list, r)
 		if bytes += len(r.data); bytes >= pageBytes || p.tx.Over() {
 			return errEnough
 		}
+
 		return nil
 	})
+
 	p.More = errors.Is(err, errEnough) || len(list) > pageRows
 	if err != nil && !errors.Is(err, errEnough) {
 		return err
 	}
+
 	for i, r := range list {
 		if i > 0 && (i >= pageRows || p.tx.Over()) {
 			p.More = true
 			break
 		}
+
 		p.tableRow(ctx, m, r)
 		if r.at != c.Time {
 			c.Time, c.Same = r.at, 0
 		}
+
 		c.Same++
 	}
+
 	p.Cursor = encode(c)
 	return nil
 }
@@ -88,15 +97,18 @@ func (p *page) tableRow(ctx context.Context, m *mapper, r changed) {
 		if v, ok = row(r.data, func(v *part) { v.ID, v.MessageID = r.id, r.message }); ok {
 			entries = m.part(ctx, v)
 		}
+
 	default:
 		var v messageInfo
 		if v, ok = row(r.data, func(v *messageInfo) { v.ID = r.id }); ok {
 			entries = m.messageEntries(v)
 		}
 	}
+
 	if !ok {
 		p.bad(0, int64(len(r.data)))
 		return
 	}
+
 	p.Entries = append(p.Entries, entries...)
 }

@@ -58,15 +58,17 @@ func arguments(raw json.RawMessage) string {
 	if json.Compact(&compact, raw) != nil {
 		return output(string(raw))
 	}
+
 	switch compact.String() {
 	case "", "null", "{}":
 		return ""
 	}
+
 	return output(compact.String())
 }
 
-// promptText is what a person said in a message: the parts that the person wrote or attached, and the markers of belay's own
-// blocks in the others.
+// promptText is what a person said in a message: the parts that the person wrote or attached, and the markers of
+// belay's own blocks in the others.
 func promptText(parts []part) (said string, markers []string) {
 	var list []string
 	for _, p := range parts {
@@ -77,15 +79,18 @@ func promptText(parts []part) (said string, markers []string) {
 			if !p.Synthetic && !p.Ignored && rest != "" {
 				list = append(list, rest)
 			}
+
 		case "file":
 			if !p.Synthetic {
 				list = append(list, "[file "+ident(p.Filename)+"]")
 			}
+
 		case "subtask":
 			rest, _ := words(p.Prompt)
 			list = append(list, strings.TrimSpace("/"+ident(p.Command)+" "+rest))
 		}
 	}
+
 	said, _ = words(strings.Join(list, "\n")) // several parts together have one bound
 	return said, slices.Compact(markers)
 }

@@ -28,6 +28,7 @@ func (c records) hang(ctx context.Context, rec record, rest bool) {
 	if rec.id == "" || rec.side && rec.typ != typeLeaf || rec.typ == typeHeader {
 		return
 	}
+
 	s := &c.State
 	up, _ := rec.above()
 	linked := s.Linked
@@ -39,12 +40,14 @@ func (c records) hang(ctx context.Context, rec record, rest bool) {
 		}
 		return
 	}
+
 	if live := s.tips[up]; live { // another process appends to a branch of its own: both go on
 		delete(s.tips, up)
 		s.leave(true)
 		s.Leaf = h
 		return
 	}
+
 	if rest {
 		return
 	}
@@ -57,17 +60,20 @@ func (c records) hang(ctx context.Context, rec record, rest bool) {
 		s.leave(false)
 		s.Turn = turn{}
 	}
+
 	if how == returned {
 		// The branch goes on that was left before. The one at hand stays as well, unless the agent says otherwise: two
 		// processes may be writing, and then both are the conversation.
 		for _, entries := range slices.Backward(w.back) {
 			c.Add(entries...)
 		}
+
 		delete(s.tips, up)
 		if rec.typ != typeLeaf {
 			s.leave(true)
 		}
 	}
+
 	if how != appended || rec.typ != typeLeaf {
 		s.Leaf = h
 	}
@@ -86,10 +92,12 @@ func (c records) strange(rec record, up uint64) bool {
 	if up == root || !c.Complete() {
 		return false
 	}
+
 	raw := rec.parent
 	if rec.typ == typeLeaf && len(rec.target) > 0 {
 		raw = rec.target
 	}
+
 	return !c.Known("i" + text(raw))
 }
 
@@ -101,6 +109,7 @@ func (c records) walk(ctx context.Context, rec record, up uint64) (*walk, place)
 	if left <= 0 {
 		return w, appended
 	}
+
 	before := s.walked
 	err := c.Before(ctx, left, func(line lines.Line) bool {
 		s.walked = before + rec.offset - line.Off
@@ -108,6 +117,7 @@ func (c records) walk(ctx context.Context, rec record, up uint64) (*walk, place)
 		if !ok {
 			return true
 		}
+
 		return w.step(at, func() []checkpoint.Entry {
 			if !json.Valid(line.Data) {
 				return nil
@@ -117,12 +127,14 @@ func (c records) walk(ctx context.Context, rec record, up uint64) (*walk, place)
 			return m.entries(at, msg, msg.key(at))
 		})
 	})
+
 	how := w.end(up == root)
 	if err != nil || how == appended {
 		// The parent is in none of the records: a file by another program may name such parents all the time.
 		s.vain++
 		return w, appended
 	}
+
 	s.vain = 0
 	return w, how
 }

@@ -34,6 +34,7 @@ func (m *mapper) entries(r record, msg message, key string) []checkpoint.Entry {
 			e.Session = ident(r.id)
 		}
 		return []checkpoint.Entry{e}
+
 	case typeModel:
 		return []checkpoint.Entry{{ID: r.name(), Kind: checkpoint.EntryMeta, At: r.at(), Model: ident(text(r.model))}}
 	case typeCompaction:
@@ -64,6 +65,7 @@ func (m *mapper) message(r record, msg message, key string) []checkpoint.Entry {
 			Name: ident(msg.tool), Output: output(msg.text),
 			Failed: msg.isError || msg.status == "error" ||
 				msg.status == "failed", MadeUp: madeUp(msg), Background: goesOn(msg)}}
+
 	case "bashExecution":
 		return shell(r, msg, key)
 	case "custom", "hookMessage":
@@ -79,17 +81,20 @@ func (m *mapper) user(r record, msg message, key string) []checkpoint.Entry {
 	if said == "" {
 		return own
 	}
+
 	aside, whole := machinePrompt(said, msg.origin)
 	e := checkpoint.Entry{ID: key, Kind: checkpoint.EntryUser, At: msgTime(r, msg), Text: words(said), Aside: aside ||
 		r.side}
 	if e.Aside && !whole {
 		return append(own, e) // the turn that was there goes on
 	}
+
 	h := hash(said)
 	if h == m.turn.Asked && !m.turn.Answered && !whole {
 		m.doubles++ // the agent's own second try: still the one prompt
 		return own
 	}
+
 	m.turn = turn{Asked: h, Aside: whole, prompt: e}
 	return append(own, e)
 }
@@ -108,6 +113,7 @@ func (m *mapper) assistant(r record, msg message, key string) []checkpoint.Entry
 			list = append(list, p)
 		}
 	}
+
 	aside := copied || quiet || m.turn.Aside
 	bad := msg.stop == "error" || msg.stop == "aborted"
 	switch {
@@ -118,13 +124,16 @@ func (m *mapper) assistant(r record, msg message, key string) []checkpoint.Entry
 		list = append(list, checkpoint.Entry{ID: key, Kind: checkpoint.EntryAssistant, At: at, Text: words(msg.fail),
 			Aside: true, Failed: true})
 	}
+
 	for i, c := range msg.calls {
 		list = append(list, checkpoint.Entry{ID: key + "/" + strconv.Itoa(i), Kind: checkpoint.EntryCall, At: at,
 			Call: ident(c.id), Name: ident(c.name), Input: arguments(c), Aside: m.turn.Aside})
 	}
+
 	if copied {
 		return list
 	}
+
 	switch {
 	case msg.stop == "aborted":
 		list = append(list, checkpoint.Entry{ID: key + "/end", Kind: checkpoint.EntryInterrupt, At: at,
@@ -136,6 +145,7 @@ func (m *mapper) assistant(r record, msg message, key string) []checkpoint.Entry
 				Aside: m.turn.Aside})
 		}
 	}
+
 	return list
 }
 

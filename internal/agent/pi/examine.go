@@ -29,6 +29,7 @@ func (a *Agent) form() repair.Form {
 		headless = "it does not know the session's id any more: it makes another header"
 		circle = "all before it is lost to the model: the parents of a record go in a circle"
 	}
+
 	const unreadable = "it cannot read this line: what is on it is lost to the model, and all before it"
 	f := repair.Form{
 		Agent: a.name, Keys: []string{"type"}, Fact: fact, ParentKey: "parentId", Chained: true,
@@ -48,9 +49,11 @@ func (a *Agent) form() repair.Form {
 			repair.DropRepeat: "what came after the first copy of this record is lost to the model",
 		},
 	}
+
 	if a.name != "pi" && !heals {
 		f.Symptoms = nil // what another program does is not known
 	}
+
 	return f
 }
 
@@ -59,10 +62,12 @@ func fact(data []byte) (repair.Fact, bool) {
 	if !ok || !json.Valid(data) {
 		return repair.Fact{}, false
 	}
+
 	switch rec.typ {
 	case "text", "thinking", "toolCall", "image":
 		return repair.Fact{}, false // a block of a message that was cut short
 	}
+
 	f := repair.Fact{Header: rec.typ == typeHeader || rec.typ == typeTitle, Compaction: rec.typ == typeCompaction}
 	if !f.Header {
 		f.Key, f.Node, f.Parent = rec.id, rec.id, text(rec.parent)
@@ -70,14 +75,17 @@ func fact(data []byte) (repair.Fact, bool) {
 	if rec.typ != typeMessage {
 		return f, true
 	}
+
 	msg := parseMessage(rec.message)
 	f.Talk = msg.role == "user" || msg.role == "assistant"
 	for _, c := range msg.calls {
 		f.Calls = append(f.Calls, repair.Call{ID: c.id, Name: c.name})
 	}
+
 	if msg.role == "toolResult" {
 		f.Results = []repair.Result{{Call: msg.callID, Name: msg.tool}}
 	}
+
 	return f, true
 }
 
@@ -87,11 +95,13 @@ func makeHeader(heals bool, path string, stub []byte, first [][]byte) ([]byte, e
 	if len(first) == 0 {
 		return nil, errors.New("there is no record")
 	}
+
 	old := repair.Salvage(stub)
 	id, ok := SessionOfName(filepath.Base(path))
 	if !ok {
 		id = old["id"]
 	}
+
 	cwd := old["cwd"]
 	if cwd == "" {
 		cwd = folderOf(filepath.Base(filepath.Dir(path)))
@@ -106,10 +116,12 @@ func makeHeader(heals bool, path string, stub []byte, first [][]byte) ([]byte, e
 		return nil, errors.New("neither the name of the folder nor what is left of the record tells " +
 			"where the session worked")
 	}
+
 	stamp := old["timestamp"]
 	if rec, ok := parse(first[0], 0); ok && stamp == "" {
 		stamp = text(rec.stamp)
 	}
+
 	return repair.NewObject(nil).Set("type", typeHeader).Set("version", 3).Set("id", id).Set("timestamp", stamp).
 		Set("cwd", cwd).Bytes(), nil
 }
@@ -124,6 +136,7 @@ func folderOf(name string) string {
 	if !ok || inner == "" {
 		return ""
 	}
+
 	looks := 1000 // a name of dashes alone has very many readings
 	var try func(dir, rest string) string
 	try = func(dir, rest string) string {
@@ -134,6 +147,7 @@ func folderOf(name string) string {
 			if looks--; looks < 0 {
 				return ""
 			}
+
 			path := filepath.Join(dir, rest[:i])
 			if info, err := os.Stat(path); err != nil || !info.IsDir() {
 				continue
@@ -147,6 +161,7 @@ func folderOf(name string) string {
 		}
 		return ""
 	}
+
 	return try("/", inner)
 }
 
@@ -172,6 +187,7 @@ func recall(from []byte, r repair.Result, id, parent string) []byte {
 		Set("provider", "unknown").Set("model", "unknown").
 		Set("usage", json.RawMessage(noUsage)).
 		Set("stopReason", "toolUse").Keep("timestamp")
+
 	return recordWith(from, id, parent, message.Bytes())
 }
 
@@ -186,5 +202,6 @@ func recordWith(from []byte, id, parent string, message []byte) []byte {
 			o.Set("parentId", parent)
 		}
 	}
+
 	return o.Keep("timestamp").Set("message", json.RawMessage(message)).Bytes()
 }

@@ -23,13 +23,34 @@ func TestFirstSight(t *testing.T) {
 		}
 		return lines
 	}
+
 	long := wide(chat(0, 200)) // 100 prompts
-	compacted := slices.Concat(long, []string{`{"type":"compaction","id":"k","parentId":"id00199","summary":"so far"}`, said("after", "k", "user", "after")})
-	reset := slices.Concat(long, []string{`{"type":"reset","id":"k","parentId":"id00199"}`, said("after", "k", "user", "after")})
+	compacted := slices.Concat(
+		long,
+		[]string{
+			`{"type":"compaction","id":"k","parentId":"id00199","summary":"so far"}`,
+			said("after", "k", "user", "after"),
+		},
+	)
+
+	reset := slices.Concat(
+		long,
+		[]string{`{"type":"reset","id":"k","parentId":"id00199"}`, said("after", "k", "user", "after")},
+	)
+
 	fat := slices.Clone(long)
 	for i := range 80 { // results of 100 KB each behind the last prompt
-		fat = append(fat, fmt.Sprintf(`{"type":"message","id":"r%d","message":{"role":"toolResult","toolCallId":"c%d","content":%q}}`, i, i, strings.Repeat("x", 100<<10)))
+		fat = append(
+			fat,
+			fmt.Sprintf(
+				`{"type":"message","id":"r%d","message":{"role":"toolResult","toolCallId":"c%d","content":%q}}`,
+				i,
+				i,
+				strings.Repeat("x", 100<<10),
+			),
+		)
 	}
+
 	for _, c := range []struct {
 		name    string
 		lines   []string
@@ -50,8 +71,17 @@ func TestFirstSight(t *testing.T) {
 			b := readAll(t, tr, "", readOptions)
 			got := standing(b.Entries, checkpoint.EntryUser, checkpoint.EntryAssistant, checkpoint.EntryCompaction)
 			if len(got) != c.count || !b.First || (b.Skipped > 0) != c.skipped {
-				t.Fatalf("%d texts, first %v, %d bytes skipped; want %d, true, skipped %v: %q", len(got), b.First, b.Skipped, c.count, c.skipped, got)
+				t.Fatalf(
+					"%d texts, first %v, %d bytes skipped; want %d, true, skipped %v: %q",
+					len(got),
+					b.First,
+					b.Skipped,
+					c.count,
+					c.skipped,
+					got,
+				)
 			}
+
 			at := 0
 			for _, w := range c.want {
 				i := slices.Index(got[at:], w)
@@ -60,12 +90,15 @@ func TestFirstSight(t *testing.T) {
 				}
 				at += i
 			}
-			if len(c.want) > 1 && (got[0] != c.want[0] || got[1] != c.want[1] && c.skipped || got[len(got)-1] != c.want[len(c.want)-1]) {
+
+			if len(c.want) > 1 &&
+				(got[0] != c.want[0] || got[1] != c.want[1] && c.skipped || got[len(got)-1] != c.want[len(c.want)-1]) {
 				t.Errorf("got %q, want it to begin and end as %q", got, c.want)
 			}
 			if b.Entries[0].Workspace != "/proj/demo" {
 				t.Errorf("workspace %q, want /proj/demo", b.Entries[0].Workspace)
 			}
+
 			add(t, path, said("next", "", "user", "next")+"\n")
 			if got := standing(readAll(t, tr, b.Cursor, readOptions).Entries, talk...); !slices.Contains(got, "next") {
 				t.Errorf("after it: got %q, want what was added", got)
@@ -89,12 +122,14 @@ func TestPages(t *testing.T) {
 		if len(b.Entries) > 4010 || b.First != (pages == 0) {
 			t.Errorf("page %d: %d entries, first %v", pages, len(b.Entries), b.First)
 		}
+
 		entries = append(entries, b.Entries...)
 		pages++
 		if cursor = b.Cursor; !b.More {
 			break
 		}
 	}
+
 	if got := len(standing(entries, talk...)); got != 12000 || pages < 4 {
 		t.Errorf("%d texts in %d pages, want 12000 in 4 or more", got, pages)
 	}
@@ -111,6 +146,7 @@ func TestOlderCursorGivesTheSameAgain(t *testing.T) {
 	if !slices.Equal(first, again) || len(first) == 0 {
 		t.Errorf("got %q, then %q", first, again)
 	}
+
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if b, err := tr.Read(ctx, c, readOptions); !errors.Is(err, context.Canceled) || b.Cursor != c {
@@ -136,7 +172,8 @@ func TestGoneFile(t *testing.T) {
 	}
 }
 
-// large writes a transcript of about size bytes in the shape of real ones: long and short words, thinking, calls, outputs.
+// large writes a transcript of about size bytes in the shape of real ones: long and short words, thinking, calls,
+// outputs.
 func large(tb testing.TB, size int64) string {
 	tb.Helper()
 	path := filepath.Join(tb.TempDir(), "large.jsonl")
@@ -144,6 +181,7 @@ func large(tb testing.TB, size int64) string {
 	if err != nil {
 		tb.Fatal(err)
 	}
+
 	defer f.Close()
 	var b strings.Builder
 	b.WriteString(headLine + "\n")
@@ -154,16 +192,49 @@ func large(tb testing.TB, size int64) string {
 		stamp := 1767607200000 + i*1000
 		switch i % 6 {
 		case 0:
-			message = fmt.Sprintf(`{"role":"user","content":[{"type":"text","text":%q}],"timestamp":%d}`, strings.Repeat("please look at this ", 5), stamp)
+			message = fmt.Sprintf(
+				`{"role":"user","content":[{"type":"text","text":%q}],"timestamp":%d}`,
+				strings.Repeat("please look at this ", 5),
+				stamp,
+			)
+
 		case 1, 3:
-			message = fmt.Sprintf(`{"role":"assistant","content":[{"type":"thinking","thinking":%q},{"type":"text","text":%q},{"type":"toolCall","id":"call_%d","name":"bash","arguments":{"command":%q}}],"usage":{"input":1200,"output":40,"cost":{"input":0.001}},"stopReason":"toolUse","timestamp":%d}`,
-				strings.Repeat("想 ", 200), strings.Repeat("words \"and\" more\n", 10), i, strings.Repeat("echo \"x\" && ", 20), stamp)
+			message = fmt.Sprintf(
+				`{"role":"assistant","content":[{"type":"thinking","thinking":%q},{"type":"text","text":%q},{"type":"toolCall","id":"call_%d","name":"bash","arguments":{"command":%q}}],"usage":{"input":1200,"output":40,"cost":{"input":0.001}},"stopReason":"toolUse","timestamp":%d}`,
+				strings.Repeat(
+					"想 ",
+					200,
+				),
+				strings.Repeat("words \"and\" more\n", 10),
+				i,
+				strings.Repeat("echo \"x\" && ", 20),
+				stamp,
+			)
+
 		case 2, 4:
-			message = fmt.Sprintf(`{"role":"toolResult","toolCallId":"call_%d","toolName":"bash","content":[{"type":"text","text":%q}],"isError":false,"timestamp":%d}`, i-1, strings.Repeat("\tline of output: \"value\"\n", 60), stamp)
+			message = fmt.Sprintf(
+				`{"role":"toolResult","toolCallId":"call_%d","toolName":"bash","content":[{"type":"text","text":%q}],"isError":false,"timestamp":%d}`,
+				i-1,
+				strings.Repeat("\tline of output: \"value\"\n", 60),
+				stamp,
+			)
+
 		case 5:
-			message = fmt.Sprintf(`{"role":"assistant","content":[{"type":"text","text":%q}],"stopReason":"stop","timestamp":%d}`, strings.Repeat("结果如下。 ", 60), stamp)
+			message = fmt.Sprintf(
+				`{"role":"assistant","content":[{"type":"text","text":%q}],"stopReason":"stop","timestamp":%d}`,
+				strings.Repeat("结果如下。 ", 60),
+				stamp,
+			)
 		}
-		fmt.Fprintf(&b, `{"type":"message","id":"%s","parentId":%s,"timestamp":"2026-01-05T10:00:07.000Z","message":%s}`+"\n", id, parent, message)
+
+		fmt.Fprintf(
+			&b,
+			`{"type":"message","id":"%s","parentId":%s,"timestamp":"2026-01-05T10:00:07.000Z","message":%s}`+"\n",
+			id,
+			parent,
+			message,
+		)
+
 		parent = `"` + id + `"`
 		if b.Len() > 1<<20 {
 			written += int64(b.Len())
@@ -173,6 +244,7 @@ func large(tb testing.TB, size int64) string {
 			b.Reset()
 		}
 	}
+
 	return path
 }
 
@@ -182,6 +254,7 @@ func BenchmarkWholeRead(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	b.SetBytes(info.Size())
 	b.ReportAllocs()
 	for b.Loop() {
@@ -189,12 +262,14 @@ func BenchmarkWholeRead(b *testing.B) {
 		readAll(b, tr, "", checkpoint.ReadOptions{Whole: true})
 		tr.Close()
 	}
+
 	b.StopTimer()
 	start := time.Now()
 	f, err := os.Open(path)
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	defer f.Close()
 	buf := make([]byte, 256<<10)
 	for {
@@ -202,6 +277,7 @@ func BenchmarkWholeRead(b *testing.B) {
 			break
 		}
 	}
+
 	b.ReportMetric(float64(info.Size())/1e6/time.Since(start).Seconds(), "read()MB/s")
 }
 
@@ -234,8 +310,10 @@ func TestM02FirstSightIsFlat(t *testing.T) {
 			best = min(best, time.Since(start))
 			tr.Close()
 		}
+
 		return best
 	}
+
 	if s, b := took(small), took(big); b > 3*s+2*time.Millisecond {
 		t.Errorf("8 MB took %v, 1 MB %v: want at most three times", b, s)
 	}

@@ -20,6 +20,7 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
+
 		for _, file := range files {
 			data, err := os.ReadFile(file)
 			if err != nil {
@@ -40,13 +41,18 @@ func FuzzRead(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			c, known := lines.ParseCursor[state](b.Cursor)
 			if off := c.Pos.Off; !known || off > int64(len(data)) || off > 0 && data[off-1] != '\n' {
 				t.Fatalf("cursor %q is not after a newline", b.Cursor)
 			}
+
 			for _, e := range b.Entries {
-				for _, s := range []string{e.ID, e.Text, e.Input, e.Output, e.Call, e.Name, e.Workspace, e.Session, e.Model} {
-					if !utf8.ValidString(s) || bytes.ContainsAny([]byte(s), "\x00\x1b\r") || len(s) > checkpoint.CutText {
+				for _, s := range []string{
+					e.ID, e.Text, e.Input, e.Output, e.Call, e.Name, e.Workspace, e.Session, e.Model,
+				} {
+					if !utf8.ValidString(s) || bytes.ContainsAny([]byte(s), "\x00\x1b\r") ||
+						len(s) > checkpoint.CutText {
 						t.Fatalf("%+v holds what is not fit to keep", e)
 					}
 				}
@@ -57,7 +63,10 @@ func FuzzRead(f *testing.F) {
 
 // The first stage accepts every object that encoding/json accepts, and finds the same members.
 func FuzzFields(f *testing.F) {
-	for _, s := range []string{`{}`, `{"a":1}`, ` { "a" : [ {"b":"\"}"} , 2 ] , "c":null } `, `{"a\u0041":"x","a":{"b":[]}}`, `{"a":"\\"}`, `{"a":tru}`, `[1]`, `{"a":1}x`} {
+	for _, s := range []string{
+		`{}`, `{"a":1}`, ` { "a" : [ {"b":"\"}"} , 2 ] , "c":null } `, `{"a\u0041":"x","a":{"b":[]}}`, `{"a":"\\"}`,
+		`{"a":tru}`, `[1]`, `{"a":1}x`,
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -70,8 +79,10 @@ func FuzzFields(f *testing.F) {
 		if !ok || len(got) != len(want) {
 			t.Fatalf("%q: found %d members (%v), want %d", data, len(got), ok, len(want))
 		}
+
 		for k, v := range want {
-			if utf8.ValidString(k) && !bytes.Contains([]byte(k), []byte("\uFFFD")) && !bytes.Equal(bytes.TrimSpace(v), got[k]) {
+			if utf8.ValidString(k) && !bytes.Contains([]byte(k), []byte("\uFFFD")) &&
+				!bytes.Equal(bytes.TrimSpace(v), got[k]) {
 				t.Errorf("%q: member %q is %q, want %q", data, k, got[k], v)
 			}
 		}

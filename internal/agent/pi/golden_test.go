@@ -35,6 +35,7 @@ func transcripts(t *testing.T, globs ...string) []string {
 		}
 		files = append(files, list...)
 	}
+
 	return files
 }
 
@@ -71,13 +72,29 @@ func digest(b checkpoint.Batch) string {
 		}
 		kinds[string(e.Kind)]++
 	}
+
 	var parts []string
 	for _, k := range slices.Sorted(maps.Keys(kinds)) {
 		parts = append(parts, fmt.Sprintf("%s=%d", k, kinds[k]))
 	}
+
 	l := b.Losses
-	return fmt.Sprintf("%s turns=%d calls=%d open=%d bad=%d torn=%d rescued=%d repeats=%d replaced=%d last=%.8x",
-		strings.Join(parts, " "), turns, calls, len(open), l.BadLines, l.Torn, l.Rescued, l.Repeats, l.Replaced, sha256.Sum256([]byte(words)))
+	return fmt.Sprintf(
+		"%s turns=%d calls=%d open=%d bad=%d torn=%d rescued=%d repeats=%d replaced=%d last=%.8x",
+		strings.Join(
+			parts,
+			" ",
+		),
+		turns,
+		calls,
+		len(open),
+		l.BadLines,
+		l.Torn,
+		l.Rescued,
+		l.Repeats,
+		l.Replaced,
+		sha256.Sum256([]byte(words)),
+	)
 }
 
 func golden(t *testing.T, name string, files []string) {
@@ -86,16 +103,19 @@ func golden(t *testing.T, name string, files []string) {
 	for _, f := range files {
 		fmt.Fprintf(&got, "%s: %s\n", filepath.Base(f), digest(whole(t, f, true)))
 	}
+
 	path := filepath.Join("testdata", name)
 	if *update {
 		if err := os.WriteFile(path, got.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	want, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	wants, gots := strings.Split(string(want), "\n"), strings.Split(got.String(), "\n")
 	for i := range max(len(wants), len(gots)) {
 		var g, w string
@@ -129,6 +149,7 @@ func TestCutsAndResumes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		want := whole(t, file, false).Entries
 		dir := t.TempDir()
 		for i := range 50 {
@@ -137,6 +158,7 @@ func TestCutsAndResumes(t *testing.T) {
 			if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
 				t.Fatal(err)
 			}
+
 			put(t, path, string(data[:n]))
 			part := whole(t, path, false)
 			c, known := lines.ParseCursor[state](part.Cursor)
@@ -146,11 +168,18 @@ func TestCutsAndResumes(t *testing.T) {
 			if off := c.Pos.Off; off > int64(n) || off > 0 && data[off-1] != '\n' {
 				t.Fatalf("%s cut at %d: cursor at %d is not after a newline", file, n, off)
 			}
+
 			add(t, path, string(data[n:]))
 			rest := once(t, path, part.Cursor, checkpoint.ReadOptions{})
 			got := append(part.Entries, rest.Entries...)
 			if !slices.Equal(got, want) {
-				t.Fatalf("%s cut at %d: got\n%s\nwant\n%s", file, n, strings.Join(readable(got), "\n"), strings.Join(readable(want), "\n"))
+				t.Fatalf(
+					"%s cut at %d: got\n%s\nwant\n%s",
+					file,
+					n,
+					strings.Join(readable(got), "\n"),
+					strings.Join(readable(want), "\n"),
+				)
 			}
 		}
 	}
@@ -169,31 +198,45 @@ func TestReadingChangesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.jsonl")
 	if err := os.WriteFile(path, data, 0o400); err != nil {
 		t.Fatal(err)
 	}
+
 	before, err := os.Stat(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	whole(t, path, true)
 	once(t, path, "", checkpoint.ReadOptions{})
 	after, err := os.Stat(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	now, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	names, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(now, data) || !before.ModTime().Equal(after.ModTime()) || before.Mode() != after.Mode() || len(names) != 1 {
-		t.Errorf("reading changed the file: mode %v to %v, time %v to %v, %d names", before.Mode(), after.Mode(), before.ModTime(), after.ModTime(), len(names))
+
+	if !bytes.Equal(now, data) || !before.ModTime().Equal(after.ModTime()) || before.Mode() != after.Mode() ||
+		len(names) != 1 {
+		t.Errorf(
+			"reading changed the file: mode %v to %v, time %v to %v, %d names",
+			before.Mode(),
+			after.Mode(),
+			before.ModTime(),
+			after.ModTime(),
+			len(names),
+		)
 	}
 }
 

@@ -14,7 +14,12 @@ import (
 )
 
 // readAll reads on from a cursor until nothing is left, and gives everything as one batch.
-func readAll(t testing.TB, tr checkpoint.Transcript, from checkpoint.Cursor, opt checkpoint.ReadOptions) checkpoint.Batch {
+func readAll(
+	t testing.TB,
+	tr checkpoint.Transcript,
+	from checkpoint.Cursor,
+	opt checkpoint.ReadOptions,
+) checkpoint.Batch {
 	t.Helper()
 	var all checkpoint.Batch
 	for first := true; ; first = false {
@@ -22,6 +27,7 @@ func readAll(t testing.TB, tr checkpoint.Transcript, from checkpoint.Cursor, opt
 		if err != nil {
 			t.Fatalf("read from %q: %v", from, err)
 		}
+
 		all.Entries = append(all.Entries, b.Entries...)
 		all.Losses.Add(b.Losses)
 		all.Cursor = b.Cursor
@@ -34,6 +40,7 @@ func readAll(t testing.TB, tr checkpoint.Transcript, from checkpoint.Cursor, opt
 		if !b.More {
 			return all
 		}
+
 		from = b.Cursor
 	}
 }
@@ -63,6 +70,7 @@ func once(t testing.TB, path string, from checkpoint.Cursor, opt checkpoint.Read
 			t.Errorf("close: %v", err)
 		}
 	}()
+
 	return readAll(t, tr, from, opt)
 }
 
@@ -89,6 +97,7 @@ func add(t testing.TB, path, data string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer f.Close()
 	if _, err := f.WriteString(data); err != nil {
 		t.Fatal(err)
@@ -103,16 +112,26 @@ func said(id, parent, role, text string) string {
 	if parent != "" {
 		up = `"` + parent + `"`
 	}
+
 	stop := ""
 	if role == "assistant" {
 		stop = `,"stopReason":"stop"`
 	}
+
 	n := 0
 	for _, c := range id {
 		n = n*31 + int(c)
 	}
-	return fmt.Sprintf(`{"type":"message","id":%q,"parentId":%s,"timestamp":"2026-01-05T10:00:07.000Z","message":{"role":%q,"content":[{"type":"text","text":%q}],"timestamp":%d%s}}`,
-		id, up, role, text, 1767607200000+n%1000000, stop)
+
+	return fmt.Sprintf(
+		`{"type":"message","id":%q,"parentId":%s,"timestamp":"2026-01-05T10:00:07.000Z","message":{"role":%q,"content":[{"type":"text","text":%q}],"timestamp":%d%s}}`,
+		id,
+		up,
+		role,
+		text,
+		1767607200000+n%1000000,
+		stop,
+	)
 }
 
 // show writes entries as one line each: what a reader of a failure wants to see.
@@ -123,6 +142,7 @@ func show(entries []checkpoint.Entry) []string {
 		if e.Op != checkpoint.Upsert {
 			s = string(e.Op) + " " + s
 		}
+
 		for _, f := range []struct {
 			on   bool
 			name string
@@ -131,6 +151,7 @@ func show(entries []checkpoint.Entry) []string {
 				s += "," + f.name
 			}
 		}
+
 		for _, v := range []string{e.Call, e.Name, e.Input, e.Text, e.Output, e.Workspace, e.Session, e.Model} {
 			if len(v) > 100 {
 				v = v[:100]
@@ -139,8 +160,10 @@ func show(entries []checkpoint.Entry) []string {
 				s += " " + fmt.Sprintf("%q", v)
 			}
 		}
+
 		list = append(list, strings.TrimSpace(s))
 	}
+
 	return list
 }
 
@@ -159,6 +182,7 @@ func standing(entries []checkpoint.Entry, kinds ...checkpoint.EntryKind) []strin
 			texts[e.ID] = e
 		}
 	}
+
 	var list []string
 	seen := map[string]bool{}
 	for i := len(ids) - 1; i >= 0; i-- {
@@ -166,6 +190,7 @@ func standing(entries []checkpoint.Entry, kinds ...checkpoint.EntryKind) []strin
 		if !ok || seen[ids[i]] {
 			continue
 		}
+
 		seen[ids[i]] = true
 		for _, k := range kinds {
 			if e.Kind == k {
@@ -173,6 +198,7 @@ func standing(entries []checkpoint.Entry, kinds ...checkpoint.EntryKind) []strin
 			}
 		}
 	}
+
 	slices.Reverse(list)
 	return list
 }

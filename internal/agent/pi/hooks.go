@@ -28,8 +28,8 @@ const (
 	maxFailure = 1024
 )
 
-// hookPayload is what the extension sends with an event: a JSON object. Its accessors give the empty value for a field that is
-// absent or of another type than expected.
+// hookPayload is what the extension sends with an event: a JSON object. Its accessors give the empty value for a field
+// that is absent or of another type than expected.
 type hookPayload map[string]json.RawMessage
 
 func (p hookPayload) text(key string) string { return text(p[key]) }
@@ -47,20 +47,23 @@ func (p hookPayload) path(key string) string {
 	return s
 }
 
-// Decode maps one event of the extension to events. What belay does not know means nothing; a known event without a session
-// is ErrNoSession; a payload that is no JSON object is ErrBadPayload.
+// Decode maps one event of the extension to events. What belay does not know means nothing; a known event without a
+// session is ErrNoSession; a payload that is no JSON object is ErrBadPayload.
 func (a *Program) Decode(_ context.Context, h agent.Hook) (agent.Incoming, error) {
 	if !a.knows(h.Event) {
 		return agent.Incoming{}, nil // "wake" among them, which only starts a daemon
 	}
+
 	var p hookPayload
 	if err := json.Unmarshal(h.Payload, &p); err != nil || p == nil {
 		return agent.Incoming{}, fmt.Errorf("decode %s %s: %w", a.name, h.Event, errors.Join(ErrBadPayload, err))
 	}
+
 	session := p.text("session_id")
 	if session == "" || len(session) > maxID {
 		return agent.Incoming{}, fmt.Errorf("decode %s %s: %w", a.name, h.Event, ErrNoSession)
 	}
+
 	cwd := p.path("cwd")
 	if cwd == "" && filepath.IsAbs(h.Cwd) && len(h.Cwd) <= maxPath {
 		cwd = h.Cwd
@@ -68,6 +71,7 @@ func (a *Program) Decode(_ context.Context, h agent.Hook) (agent.Incoming, error
 	if cwd != "" {
 		cwd = payload.RealPath(cwd)
 	}
+
 	return meaning(h.Event, p, checkpoint.Event{
 		Key:        checkpoint.NewKey(a.name, "", session, cwd),
 		Transcript: p.path("session_file"),
@@ -95,11 +99,26 @@ func meaning(event string, p hookPayload, e checkpoint.Event) agent.Incoming {
 		e = prompted(p, e)
 		ask = agent.AskCarry
 	case "tool_execution_start":
-		e.Kind, e.Call, e.Name, e.Input = checkpoint.EventToolStart, p.name("toolCallId"), p.name("toolName"), toolArguments(p["args"])
+		e.Kind, e.Call, e.Name, e.Input = checkpoint.EventToolStart, p.name(
+			"toolCallId",
+		), p.name(
+			"toolName",
+		), toolArguments(
+			p["args"],
+		)
+
 	case "tool_execution_end":
-		e.Kind, e.Call, e.Name, e.Failed = checkpoint.EventToolEnd, p.name("toolCallId"), p.name("toolName"), p.flag("isError")
+		e.Kind, e.Call, e.Name, e.Failed = checkpoint.EventToolEnd, p.name(
+			"toolCallId",
+		), p.name(
+			"toolName",
+		), p.flag(
+			"isError",
+		)
+
 		said, _ := parseContent(memberRaw(p["result"], "content"))
 		e.Output = output(said)
+
 	case "agent_end", "agent_settled":
 		e = handedBack(p, e)
 	case "session_before_compact":
@@ -111,12 +130,13 @@ func meaning(event string, p hookPayload, e checkpoint.Event) agent.Incoming {
 	case "dropped":
 		e.Kind, e.Count = checkpoint.EventDropped, int(min(max(number(p["count"]), 0), 1<<30))
 	}
+
 	return agent.Incoming{Events: []checkpoint.Event{e}, Ask: ask}
 }
 
-// started maps a start. pi says "startup" also when it goes on with a session (--continue, --session): what tells the two
-// apart is whether the session has words. A brief is asked for with the first prompt, not here: a person may quit before,
-// and then nobody was told anything. So the start owes it.
+// started maps a start. pi says "startup" also when it goes on with a session (--continue, --session): what tells the
+// two apart is whether the session has words. A brief is asked for with the first prompt, not here: a person may quit
+// before, and then nobody was told anything. So the start owes it.
 func started(p hookPayload, e checkpoint.Event) []checkpoint.Event {
 	e.Kind = checkpoint.EventStart
 	owed := true
@@ -132,23 +152,27 @@ func started(p hookPayload, e checkpoint.Event) []checkpoint.Event {
 	default: // 0.58 gives no reason
 		e.Source = "startup"
 	}
+
 	if !owed {
 		return []checkpoint.Event{e}
 	}
+
 	owe := checkpoint.Event{Key: e.Key, Kind: checkpoint.EventOwed}
 	return []checkpoint.Event{e, owe}
 }
 
-// prompted maps the beginning of a run, in the very form in which the transcript's reader gives its prompt. A run that an
-// extension began is no round.
+// prompted maps the beginning of a run, in the very form in which the transcript's reader gives its prompt. A run that
+// an extension began is no round.
 func prompted(p hookPayload, e checkpoint.Event) checkpoint.Event {
 	said := p.text("prompt")
 	if said == "" {
 		said, _ = parseContent(p["prompt"])
 	}
+
 	for range int(min(max(number(p["images"]), 0), 100)) {
 		said += "\n[image]"
 	}
+
 	said = payload.WithoutOwn(said)
 	said = personal(said)
 	aside, _ := machinePrompt(said, "")
@@ -169,6 +193,7 @@ func handedBack(p hookPayload, e checkpoint.Event) checkpoint.Event {
 	default:
 		e.Text = words(rest)
 	}
+
 	return e
 }
 
@@ -181,6 +206,7 @@ func ended(p hookPayload, e checkpoint.Event) []checkpoint.Event {
 	case "new":
 		e.Reason = "clear"
 	}
+
 	return []checkpoint.Event{e}
 }
 

@@ -40,6 +40,7 @@ func line(e checkpoint.Event) string {
 			fmt.Fprintf(&b, " %s=%s", f.name, f.value)
 		}
 	}
+
 	if e.Failed {
 		b.WriteString(" failed")
 	}
@@ -49,6 +50,7 @@ func line(e checkpoint.Event) string {
 	if e.Count != 0 {
 		fmt.Fprintf(&b, " count=%d", e.Count)
 	}
+
 	return b.String()
 }
 
@@ -92,10 +94,12 @@ func TestEventsMean(t *testing.T) {
 			if e.Key != (checkpoint.Key{Agent: "pi", Session: testSession}) {
 				t.Errorf("%s: got key %+v, want pi's with the session alone", tt.event, e.Key)
 			}
-			if e.Kind != checkpoint.EventOwed && (e.Workspace != "/no/such/work" || e.Transcript != "/s/1_"+testSession+".jsonl" || e.Model != "m") {
+			if e.Kind != checkpoint.EventOwed &&
+				(e.Workspace != "/no/such/work" || e.Transcript != "/s/1_"+testSession+".jsonl" || e.Model != "m") {
 				t.Errorf("%s: got workspace %q, transcript %q, model %q", tt.event, e.Workspace, e.Transcript, e.Model)
 			}
 		}
+
 		if s := strings.Join(got, "; "); s != tt.want {
 			t.Errorf("%s%s:\ngot  %q\nwant %q", tt.event, tt.body, s, tt.want)
 		}
@@ -120,14 +124,27 @@ func TestEventsThatMeanNothing(t *testing.T) {
 	} {
 		in, err := Pi(agent.Host{}).Decode(t.Context(), agent.Hook{Event: tt.event, Payload: []byte(tt.payload)})
 		if !errors.Is(err, tt.want) || len(in.Events) != 0 {
-			t.Errorf("%s %q: got %d events and %v, want none and %v", tt.event, tt.payload, len(in.Events), err, tt.want)
+			t.Errorf(
+				"%s %q: got %d events and %v, want none and %v",
+				tt.event,
+				tt.payload,
+				len(in.Events),
+				err,
+				tt.want,
+			)
 		}
 	}
 }
 
 func TestSessionNamedByAPerson(t *testing.T) {
 	dir := t.TempDir()
-	in, err := Pi(agent.Host{}).Decode(t.Context(), agent.Hook{Event: "session_start", Payload: []byte(`{"session_id":"mine","cwd":"` + dir + `"}`)})
+	in, err := Pi(
+		agent.Host{},
+	).Decode(
+		t.Context(),
+		agent.Hook{Event: "session_start", Payload: []byte(`{"session_id":"mine","cwd":"` + dir + `"}`)},
+	)
+
 	if err != nil || in.Events[0].Key.Workspace != payload.RealPath(dir) {
 		t.Errorf("got %+v, %v, want a key with the folder: the name may be used twice", in.Events, err)
 	}
@@ -162,6 +179,7 @@ func TestEventsAndFileAreOneConversation(t *testing.T) {
 		e.Seq, e.At = uint64(n), time.Unix(1700000000+int64(n), 0)
 		s.Apply(e)
 	}
+
 	for _, in := range []agent.Incoming{
 		decode(t, "session_start", `,"reason":"startup"`),
 		decode(t, "before_agent_start", `,"prompt":"please start the work"`),
@@ -173,9 +191,11 @@ func TestEventsAndFileAreOneConversation(t *testing.T) {
 			apply(e)
 		}
 	}
+
 	if s.Rounds != 1 {
 		t.Fatalf("got %d rounds from the events, want 1", s.Rounds)
 	}
+
 	var first []checkpoint.Entry // the file's first round
 	for _, e := range b.Entries {
 		first = append(first, e)
@@ -183,6 +203,7 @@ func TestEventsAndFileAreOneConversation(t *testing.T) {
 			break
 		}
 	}
+
 	apply(checkpoint.Event{Kind: checkpoint.EventEntries, Entries: first})
 	if s.Rounds != 1 {
 		t.Errorf("got %d rounds after the file told the same, want 1", s.Rounds)
@@ -207,23 +228,32 @@ func countText(s *checkpoint.State, text string) int {
 
 func FuzzDecode(f *testing.F) {
 	for _, e := range Pi(agent.Host{}).Events() {
-		f.Add(e.Name, []byte(`{"session_id":"s","cwd":"/","reason":"x","prompt":["a",{"type":"text"}],"images":1e99,"toolCallId":"c","args":[1],"result":{"content":{}},"message":{"content":"\ud83d"},"count":-1}`))
+		f.Add(
+			e.Name,
+			[]byte(
+				`{"session_id":"s","cwd":"/","reason":"x","prompt":["a",{"type":"text"}],"images":1e99,"toolCallId":"c","args":[1],"result":{"content":{}},"message":{"content":"\ud83d"},"count":-1}`,
+			),
+		)
 	}
+
 	f.Add("dropped", []byte(`{"session_id":"s","count":1e300}`))
 	f.Fuzz(func(t *testing.T, event string, payload []byte) {
 		in, err := Pi(agent.Host{}).Decode(t.Context(), agent.Hook{Event: event, Payload: payload})
 		if err != nil && len(in.Events) > 0 {
 			t.Errorf("%d events and %v", len(in.Events), err)
 		}
+
 		for _, e := range in.Events {
 			for _, s := range []string{e.Text, e.Input, e.Output, e.Reason, e.Name, e.Call, e.Source} {
 				if !utf8.ValidString(s) || len(s) > checkpoint.CutText {
 					t.Errorf("%s: %q is no text that can be kept", event, s)
 				}
 			}
+
 			if e.Count < 0 {
 				t.Errorf("count %d", e.Count)
 			}
+
 			checkpoint.NewState(e.Key).Apply(e) // must not panic
 		}
 	})
@@ -233,21 +263,35 @@ func FuzzDecode(f *testing.F) {
 func TestCapturedEvents(t *testing.T) {
 	dir := filepath.Join("..", "..", "..", "..", "shared", "hooks-captured", "pi")
 	for event, want := range map[string]string{
-		"session_start": "start", "before_agent_start": "prompt", "tool_execution_start": "tool-start", "tool_execution_end": "tool-end", "session_shutdown": "end",
+		"session_start": "start", "before_agent_start": "prompt", "tool_execution_start": "tool-start",
+		"tool_execution_end": "tool-end", "session_shutdown": "end",
 	} {
 		data, err := os.ReadFile(filepath.Join(dir, event+".json"))
 		if err != nil {
 			t.Skipf("the captured events are not here: %v", err)
 		}
+
 		n := 0
 		elements([]byte(strings.TrimSpace(string(data))), func(one []byte) {
-			payload := strings.NewReplacer(`"_sessionId"`, `"session_id"`, `"_sessionFile"`, `"session_file"`, `"_cwd"`, `"cwd"`).Replace(string(memberRaw(one, "event")))
+			payload := strings.NewReplacer(
+				`"_sessionId"`,
+				`"session_id"`,
+				`"_sessionFile"`,
+				`"session_file"`,
+				`"_cwd"`,
+				`"cwd"`,
+			).Replace(
+				string(memberRaw(one, "event")),
+			)
+
 			in, err := Pi(agent.Host{}).Decode(t.Context(), agent.Hook{Event: event, Payload: []byte(payload)})
 			if err != nil || len(in.Events) == 0 || string(in.Events[0].Kind) != want {
 				t.Errorf("%s: got %+v, %v, want %s", event, in.Events, err, want)
 			}
+
 			n++
 		})
+
 		if n == 0 {
 			t.Errorf("%s: no captured event was read", event)
 		}

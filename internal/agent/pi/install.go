@@ -27,8 +27,8 @@ func (a *Program) plugin() plugin.Plugin {
 	return plugin.Plugin{What: "extension", Path: f.Path, Files: []plugin.Part{part}}
 }
 
-// Install puts the extension where the program loads it from. A second run changes nothing; an extension of another belay is
-// replaced.
+// Install puts the extension where the program loads it from. A second run changes nothing; an extension of another
+// belay is replaced.
 func (a *Program) Install(_ context.Context, p agent.Paths, dryRun bool) ([]agent.Change, error) {
 	return a.plugin().Install(p, dryRun)
 }
@@ -41,8 +41,8 @@ func (a *Program) Uninstall(_ agent.Paths, dryRun bool) ([]agent.Change, error) 
 // Check says what is wrong with the wiring, one finding each.
 func (a *Program) Check(_ context.Context, p agent.Paths) []string { return a.plugin().Check(p) }
 
-// Present says whether the program is on this machine: it is on the PATH, or its folder is there. Nothing is run for it.
-// Other programs are called pi as well: the one that is meant lies in a package of that name.
+// Present says whether the program is on this machine: it is on the PATH, or its folder is there. Nothing is run for
+// it. Other programs are called pi as well: the one that is meant lies in a package of that name.
 func (a *Program) Present() (string, bool) {
 	var version string
 	_, ok := settings.FindProgram(a.path, a.kin.Program, func(file string) (mine bool) {
@@ -50,9 +50,11 @@ func (a *Program) Present() (string, bool) {
 		version, mine = settings.PackageVersion(a.fsys, file, of)
 		return mine
 	})
+
 	if ok {
 		return version, true
 	}
+
 	info, err := os.Stat(a.kin.Home)
 	return "", a.kin.Home != "" && err == nil && info.IsDir()
 }

@@ -22,6 +22,7 @@ func newBox(t *testing.T, version string) *Program {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	a := Pi(agent.Host{})
 	a.kin.Home, a.path, a.fsys = filepath.Join(dir, ".pi", "agent"), filepath.Join(dir, "bin"), vfs.OS{}
 	if version != "" {
@@ -33,6 +34,7 @@ func newBox(t *testing.T, version string) *Program {
 			t.Fatal(err)
 		}
 	}
+
 	return a
 }
 
@@ -62,6 +64,7 @@ func TestInstallAndUninstall(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		root := filepath.Dir(filepath.Dir(a.kin.Home))
 		before := tree(t, root)
 		list, err := a.Install(t.Context(), p, true)
@@ -69,23 +72,28 @@ func TestInstallAndUninstall(t *testing.T) {
 		if got := tree(t, root); got != before {
 			t.Errorf("a dry run changed something: %s, want %s", got, before)
 		}
+
 		list, err = a.Install(t.Context(), p, false)
 		act(t, list, err, "create")
 		if got := a.Check(t.Context(), p); len(got) != 0 {
 			t.Errorf("after install: %q", got)
 		}
+
 		list, err = a.Install(t.Context(), p, false)
 		act(t, list, err, "keep")
 		p.Socket = "/run/other.sock"
 		if got := a.Check(t.Context(), p); len(got) != 1 || !strings.Contains(got[0], "install it again") {
 			t.Errorf("with another socket: got %q, want one finding", got)
 		}
+
 		list, err = a.Install(t.Context(), p, false)
 		act(t, list, err, "change")
 		data, err := os.ReadFile(a.plugin().Files[0].Path)
-		if err != nil || !strings.Contains(string(data), `const SOCKET = "/run/other.sock";`) || !strings.Contains(string(data), `a \"quoted\" folder/belay-hook";`) {
+		if err != nil || !strings.Contains(string(data), `const SOCKET = "/run/other.sock";`) ||
+			!strings.Contains(string(data), `a \"quoted\" folder/belay-hook";`) {
 			t.Errorf("%v: the extension does not name socket and hook", err)
 		}
+
 		list, err = a.Uninstall(p, true)
 		act(t, list, err, "remove")
 		list, err = a.Uninstall(p, false)
@@ -93,6 +101,7 @@ func TestInstallAndUninstall(t *testing.T) {
 		if got := tree(t, root); got != before {
 			t.Errorf("with %q there before, uninstall left %s, want %s", there, got, before)
 		}
+
 		list, err = a.Uninstall(p, false)
 		act(t, list, err, "keep")
 		if got := a.Check(t.Context(), p); len(got) != 1 || !strings.Contains(got[0], "not installed") {
@@ -109,9 +118,11 @@ func tree(t *testing.T, root string) string {
 		names = append(names, strings.TrimPrefix(path, root))
 		return err
 	})
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return strings.Join(names, " ")
 }
 
@@ -121,11 +132,16 @@ func TestInstallKeepsWhatIsNotOurs(t *testing.T) {
 	if _, err := a.Install(t.Context(), p, false); !errors.Is(err, plugin.ErrForeign) {
 		t.Errorf("install over a user's own file: got %v, want plugin.ErrForeign", err)
 	}
+
 	list, err := a.Uninstall(p, false)
 	act(t, list, err, "keep")
-	if data, err := os.ReadFile(a.plugin().Files[0].Path); err != nil || string(data) != "export default function () {}\n" {
+	if data, err := os.ReadFile(
+		a.plugin().Files[0].Path,
+	); err != nil ||
+		string(data) != "export default function () {}\n" {
 		t.Errorf("the user's file is now %q, %v", data, err)
 	}
+
 	a = newBox(t, "")
 	list, err = a.Install(t.Context(), p, false)
 	act(t, list, err, "create")
@@ -144,6 +160,7 @@ func TestInstallRefuses(t *testing.T) {
 			t.Errorf("hook %q: got %v, want agent.ErrBadHook", hook, err)
 		}
 	}
+
 	a.kin.Home = ""
 	if _, err := a.Install(t.Context(), hookAt(t), false); !errors.Is(err, agent.ErrNoHome) {
 		t.Errorf("without a home: got %v, want agent.ErrNoHome", err)
@@ -163,6 +180,7 @@ func TestInstallFaultAtEveryOperation(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			old, _ := os.ReadFile(a.plugin().Files[0].Path)
 			fault := vfstest.NewFault(vfs.OS{}, k, syscall.ENOSPC)
 			a.fsys = fault
@@ -172,6 +190,7 @@ func TestInstallFaultAtEveryOperation(t *testing.T) {
 			} else {
 				_, err = a.Install(t.Context(), p, false)
 			}
+
 			a.fsys = vfs.OS{}
 			now, _ := os.ReadFile(a.plugin().Files[0].Path)
 			next, rerr := plugin.OneFile(extension, p)
@@ -196,10 +215,12 @@ func TestPresent(t *testing.T) {
 	if v, ok := a.Present(); v != "1.6.0" || !ok {
 		t.Errorf("got %q, %v, want 1.6.0", v, ok)
 	}
+
 	a = newBox(t, "")
 	if v, ok := a.Present(); v != "" || ok {
 		t.Errorf("nothing there: got %q, %v", v, ok)
 	}
+
 	put(t, filepath.Join(a.path, "pi"), "#!/bin/sh\n") // another program of that name
 	if err := os.Chmod(filepath.Join(a.path, "pi"), 0o755); err != nil {
 		t.Fatal(err)
@@ -220,8 +241,13 @@ func TestCheckTellsOfPrograms(t *testing.T) {
 	if _, err := a.Install(t.Context(), p, false); err != nil {
 		t.Fatal(err)
 	}
+
 	p.Hook = "/nowhere/belay-hook"
-	if got := strings.Join(a.Check(t.Context(), p), "\n"); !strings.Contains(got, "no program that can be started") || !strings.Contains(got, "starts another belay-hook") {
+	if got := strings.Join(
+		a.Check(t.Context(), p),
+		"\n",
+	); !strings.Contains(got, "no program that can be started") ||
+		!strings.Contains(got, "starts another belay-hook") {
 		t.Errorf("got %q, want both findings", got)
 	}
 }

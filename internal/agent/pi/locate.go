@@ -28,25 +28,29 @@ const (
 // Live names alone are transcripts. Beside them lie archives, backups, locks, traces and copies, some of which end in
 // .jsonl as well.
 var (
-	uuidName  = lazyre.New(`(?i)^([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})(-topic-[A-Za-z0-9%_.!~*'()-]+)?\.jsonl$`)
+	uuidName = lazyre.New(
+		`(?i)^([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})(-topic-[A-Za-z0-9%_.!~*'()-]+)?\.jsonl$`,
+	)
 	stampName = lazyre.New(`^\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-\d{3}Z_([A-Za-z0-9][A-Za-z0-9._-]*)\.jsonl$`)
 	notLive   = []string{".checkpoint.", ".trajectory.", ".corrupt-", ".jsonl."}
 )
 
-// SessionOfName gives the session id that the name of a live transcript tells, and whether it is such a name. The header
-// inside has the last word.
+// SessionOfName gives the session id that the name of a live transcript tells, and whether it is such a name. The
+// header inside has the last word.
 func SessionOfName(file string) (session string, ok bool) {
 	for _, part := range notLive {
 		if strings.Contains(file, part) {
 			return "", false
 		}
 	}
+
 	if m := uuidName().FindStringSubmatch(file); m != nil {
 		return m[1], true
 	}
 	if m := stampName().FindStringSubmatch(file); m != nil {
 		return m[1], true
 	}
+
 	return "", false
 }
 
@@ -63,12 +67,14 @@ func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error
 	if most <= 0 {
 		most = defaultMost
 	}
+
 	files := existing(a.list())
 	var found []agent.Found
 	for _, c := range files {
 		if err := ctx.Err(); err != nil {
 			return found, err
 		}
+
 		f := header(c)
 		if q.Session != "" && f.Session != q.Session || q.Workspace != "" && !samePlace(f.Workspace, q.Workspace) {
 			continue
@@ -77,6 +83,7 @@ func (a *Agent) Locate(ctx context.Context, q agent.Query) ([]agent.Found, error
 			break
 		}
 	}
+
 	return found, nil
 }
 
@@ -94,6 +101,7 @@ func existing(list []candidate) []candidate {
 			kept = append(kept, c)
 		}
 	}
+
 	slices.SortStableFunc(kept, func(a, b candidate) int {
 		return cmp.Or(b.changed.Compare(a.changed), cmp.Compare(a.path, b.path))
 	})
@@ -105,18 +113,22 @@ func header(c candidate) agent.Found {
 	f := agent.Found{Source: agent.Source{Path: c.path, Session: c.session}, Changed: c.changed}
 	file := lines.Open(c.path)
 	defer file.Close() // read only
+
 	// What cannot be read is still found under its name; reading it later says why.
 	_, _ = file.Read(lines.Pos{}, lines.Options{Max: headerBytes}, func(line lines.Line) bool {
 		rec, ok := parse(line.Data, line.Off)
 		if !ok || rec.typ != typeHeader {
 			return true
 		}
+
 		f.Workspace = ident(text(rec.cwd))
 		if rec.id != "" {
 			f.Session = ident(rec.id)
 		}
+
 		return false
 	})
+
 	return f
 }
 
@@ -130,6 +142,7 @@ func live(dir string) (files []candidate, folders []string) {
 	if err != nil {
 		return nil, nil
 	}
+
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
 		if session, ok := SessionOfName(e.Name()); ok {
@@ -138,6 +151,7 @@ func live(dir string) (files []candidate, folders []string) {
 			folders = append(folders, path)
 		}
 	}
+
 	return files, folders
 }
 
@@ -152,11 +166,12 @@ func filesIn(dirs []string) []candidate {
 			files = append(files, more...)
 		}
 	}
+
 	return files
 }
 
-// piSessionDirs are the folders in which pi keeps sessions. One that is set for a single project, or on pi's command line, is
-// not among them: a session there is known by its events.
+// piSessionDirs are the folders in which pi keeps sessions. One that is set for a single project, or on pi's command
+// line, is not among them: a session there is known by its events.
 func piSessionDirs(h agent.Host) []string {
 	home := piHome(h)
 	if dir := expandHome(h, h.Var("PI_CODING_AGENT_SESSION_DIR")); dir != "" {
@@ -165,6 +180,7 @@ func piSessionDirs(h agent.Host) []string {
 	if home == "" {
 		return nil // no home, no sessions
 	}
+
 	dirs := []string{filepath.Join(home, "sessions")}
 	data, err := vfs.ReadFile(vfs.OS{}, filepath.Join(home, "settings.json"), settingsBytes)
 	if err != nil {
@@ -173,6 +189,7 @@ func piSessionDirs(h agent.Host) []string {
 	if dir := expandHome(h, member(data, "sessionDir")); dir != "" && dir != dirs[0] {
 		dirs = append(dirs, dir)
 	}
+
 	return dirs
 }
 
@@ -184,6 +201,7 @@ func openclawFiles(h agent.Host) []candidate {
 		if err != nil {
 			continue // no such state folder
 		}
+
 		for _, a := range agents[:min(len(agents), maxAgentDirs)] {
 			dir := filepath.Join(state, "agents", a.Name(), "sessions")
 			files = append(files, indexed(dir)...)
@@ -191,6 +209,7 @@ func openclawFiles(h agent.Host) []candidate {
 			files = append(files, more...)
 		}
 	}
+
 	return files
 }
 
@@ -199,6 +218,7 @@ func States(h agent.Host) []string {
 	if dir := h.Var("OPENCLAW_STATE_DIR"); dir != "" {
 		return []string{dir}
 	}
+
 	home := h.Var("OPENCLAW_HOME")
 	if home == "" {
 		home = h.Home
@@ -206,30 +226,35 @@ func States(h agent.Host) []string {
 	if home == "" {
 		return nil // no home, no sessions
 	}
+
 	states := []string{filepath.Join(home, ".openclaw"), filepath.Join(home, ".clawdbot")}
 	entries, err := os.ReadDir(home)
 	if err != nil {
 		return states
 	}
+
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), ".openclaw-") {
 			states = append(states, filepath.Join(home, e.Name()))
 		}
 	}
+
 	return states
 }
 
-// indexed gives the transcripts that sessions.json names. Their names need not be live ones by form, as the index has the
-// last word on where a session is. An index that is missing or broken names none.
+// indexed gives the transcripts that sessions.json names. Their names need not be live ones by form, as the index has
+// the last word on where a session is. An index that is missing or broken names none.
 func indexed(dir string) []candidate {
 	data, err := vfs.ReadFile(vfs.OS{}, filepath.Join(dir, "sessions.json"), indexBytes)
 	if err != nil {
 		return nil
 	}
+
 	var index map[string]json.RawMessage
 	if json.Unmarshal(data, &index) != nil {
 		return nil
 	}
+
 	var files []candidate
 	for _, raw := range index {
 		session, path := member(raw, "sessionId"), member(raw, "sessionFile")
@@ -239,7 +264,9 @@ func indexed(dir string) []candidate {
 		if session == "" || !filepath.IsAbs(path) || !strings.HasSuffix(path, ".jsonl") {
 			continue // later versions have a marker of their database here
 		}
+
 		files = append(files, candidate{path: path, session: ident(session)})
 	}
+
 	return files
 }

@@ -1,17 +1,17 @@
-// Package pi knows two agents that write the same kind of transcript: pi, and OpenClaw up to 2026.7, whose sessions were
-// pi's .jsonl files. (Later OpenClaw keeps the same records in SQLite; that store is not read here.)
+// Package pi knows two agents that write the same kind of transcript: pi, and OpenClaw up to 2026.7, whose sessions
+// were pi's .jsonl files. (Later OpenClaw keeps the same records in SQLite; that store is not read here.)
 //
 // A transcript is a tree of records in one file that mostly grows. Beside what package lines promises:
 //   - A record counts once: under its id, and as a copy under another id when the agent rewrites a part of its file.
-//   - Entries off the current branch are taken back (Retract), and come again when the branch is taken up again. A parent
-//     that cannot be found cuts nothing off: the record then follows the one before.
+//   - Entries off the current branch are taken back (Retract), and come again when the branch is taken up again. A
+//     parent that cannot be found cuts nothing off: the record then follows the one before.
 //   - What is no round of the person's is marked (Aside): heartbeats, cron jobs, notices, mirrors of sent messages.
 //
 // pi itself is wired by an extension (extension.ts, Program): it tells belay what pi does while it does it.
 //
 // What it does not do: it holds no tree in memory, so that a branch that begins more than 64 MB before its place in the
-// file is not found; hidden or replaced entries (pi's context_edit) stay as they were said; what a reset says to keep is
-// not brought over into the new part.
+// file is not found; hidden or replaced entries (pi's context_edit) stay as they were said; what a reset says to keep
+// is not brought over into the new part.
 package pi
 
 import (
@@ -36,8 +36,8 @@ var _ agent.Agent = (*Agent)(nil)
 // openclaw is the word of the agent that shares the form of its files with pi.
 const openclaw = "openclaw"
 
-// briefBytes is what one injection may hold. Neither program cuts, up to 200,000 bytes: it is the model's attention that is
-// spared.
+// briefBytes is what one injection may hold. Neither program cuts, up to 200,000 bytes: it is the model's attention
+// that is spared.
 const briefBytes = 9000
 
 // OpenClaw gives the agent "openclaw". Events are those of its plugin.

@@ -45,8 +45,8 @@ func New(h agent.Host, k Kin) *Program {
 	}
 }
 
-// Pi gives the agent "pi" as it is on a machine. It waits for before_agent_start without a limit; the extension does not wait
-// longer than a second.
+// Pi gives the agent "pi" as it is on a machine. It waits for before_agent_start without a limit; the extension does
+// not wait longer than a second.
 func Pi(h agent.Host) *Program {
 	return New(h, Kin{
 		Name: "pi", Program: "pi", Home: piHome(h), Extension: extension,
@@ -74,8 +74,8 @@ func piHome(h agent.Host) string {
 	return expandHome(h, "~/.pi/agent")
 }
 
-// expandHome reads a folder's name as pi does: ~ is the user's home. A relative one means another folder in each workspace
-// and is none here.
+// expandHome reads a folder's name as pi does: ~ is the user's home. A relative one means another folder in each
+// workspace and is none here.
 func expandHome(h agent.Host, dir string) string {
 	if dir == "~" || strings.HasPrefix(dir, "~/") {
 		return h.Below(dir[1:])

@@ -97,10 +97,12 @@ func (c records) record(ctx context.Context, r lines.Record) error {
 	if !ok || rec.matters() && !json.Valid(r.Data) {
 		return errNoRecord
 	}
+
 	s := &c.State
 	if r.Rest { // it comes again
 		s.tips = maps.Clone(s.tips)
 	}
+
 	msg := parseMessage(rec.message)
 	key, known := c.known(rec, msg)
 	if known {
@@ -110,6 +112,7 @@ func (c records) record(ctx context.Context, r lines.Record) error {
 	if !r.Glued {
 		c.hang(ctx, rec, r.Rest)
 	}
+
 	c.findPrompt(ctx, msg)
 	c.Add(c.entries(rec, msg, key)...)
 	return nil
@@ -132,6 +135,7 @@ func (c records) known(rec record, msg message) (key string, known bool) {
 	if rec.typ == typeHeader {
 		return key, false
 	}
+
 	s := &c.State
 	follows := rec.follows(s.Leaf)
 	if rec.id != "" && c.Known("i"+rec.id) {
@@ -142,6 +146,7 @@ func (c records) known(rec record, msg message) (key string, known bool) {
 		}
 		return key, true
 	}
+
 	twin := msg.stamp > 0 && c.Known("k"+key)
 	if twin && (!follows || rec.id == "" || s.copying || c.Rewritten()) {
 		c.Losses.Repeats++
@@ -152,6 +157,7 @@ func (c records) known(rec record, msg message) (key string, known bool) {
 				s.Leaf = hash(rec.id)
 			}
 		}
+
 		return key, true
 	}
 
@@ -165,6 +171,7 @@ func (c records) known(rec record, msg message) (key string, known bool) {
 	if msg.stamp > 0 {
 		c.Remember("k" + key)
 	}
+
 	return key, false
 }
 
@@ -176,12 +183,14 @@ func (c records) findPrompt(ctx context.Context, answer message) {
 	if answer.role != "assistant" || !silent || t.Asked == 0 || t.prompt.ID != "" {
 		return
 	}
+
 	// A past that cannot be read costs nothing but the mark on the prompt.
 	_ = c.Before(ctx, promptBytes, func(l lines.Line) bool {
 		rec, ok := parse(l.Data, l.Off)
 		if !ok || rec.typ != typeMessage || !json.Valid(l.Data) {
 			return true
 		}
+
 		msg := parseMessage(rec.message)
 		m := mapper{}
 		for _, e := range m.entries(rec, msg, msg.key(rec)) {
@@ -189,6 +198,7 @@ func (c records) findPrompt(ctx context.Context, answer message) {
 				t.prompt = e
 			}
 		}
+
 		return t.prompt.ID == ""
 	})
 }

@@ -43,6 +43,7 @@ func parse(line []byte, offset int64) (record, bool) {
 			if r.typ = text(value); r.typ == typeBoundary {
 				r.typ = typeReset
 			}
+
 		case "id":
 			r.id = text(value)
 		case "parentId":
@@ -67,6 +68,7 @@ func parse(line []byte, offset int64) (record, bool) {
 			r.model = value
 		}
 	})
+
 	return r, ok && r.typ != ""
 }
 
@@ -159,6 +161,7 @@ func parseMessage(raw []byte) message {
 			m.cancelled = string(value) == "true"
 		}
 	})
+
 	return m
 }
 
@@ -189,6 +192,7 @@ func parseContent(raw []byte) (words string, calls []call) {
 	if len(raw) > 0 && raw[0] == '"' {
 		return text(raw), nil
 	}
+
 	var b []byte
 	add := func(s string) {
 		if len(b) > 0 {
@@ -196,11 +200,13 @@ func parseContent(raw []byte) (words string, calls []call) {
 		}
 		b = append(b, s...)
 	}
+
 	elements(raw, func(block []byte) {
 		if block[0] == '"' {
 			add(text(block))
 			return
 		}
+
 		var kind, words string
 		var c call
 		fields(block, func(key, value []byte) {
@@ -219,6 +225,7 @@ func parseContent(raw []byte) (words string, calls []call) {
 				c.partial = text(value)
 			}
 		})
+
 		switch kind {
 		case "text":
 			add(words)
@@ -228,6 +235,7 @@ func parseContent(raw []byte) (words string, calls []call) {
 			calls = append(calls, c)
 		}
 	})
+
 	return string(b), calls
 }
 
@@ -238,6 +246,7 @@ func (m message) key(r record) string {
 	if m.stamp <= 0 {
 		return r.name()
 	}
+
 	h := fnv.New32a()
 	write := func(s string) { _, _ = h.Write([]byte(s)) } // a hash cannot fail
 	if m.callID != "" {
@@ -249,6 +258,7 @@ func (m message) key(r record) string {
 			write(c.id)
 		}
 	}
+
 	return m.role + "." + strconv.FormatInt(m.stamp, 10) + "." + strconv.FormatUint(uint64(h.Sum32()), 16)
 }
 

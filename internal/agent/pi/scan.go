@@ -19,31 +19,38 @@ func fields(obj []byte, visit func(key, value []byte)) bool {
 	if i >= len(obj) || obj[i] != '{' {
 		return false
 	}
+
 	i = jsontext.SkipSpace(obj, i+1)
 	if i < len(obj) && obj[i] == '}' {
 		return jsontext.SkipSpace(obj, i+1) == len(obj)
 	}
+
 	for {
 		if i >= len(obj) || obj[i] != '"' {
 			return false
 		}
+
 		end := jsontext.ValueEnd(obj, i)
 		if end < 0 {
 			return false
 		}
+
 		key := obj[i+1 : end-1]
 		if bytes.IndexByte(key, '\\') >= 0 {
 			key = []byte(text(obj[i:end]))
 		}
+
 		i = jsontext.SkipSpace(obj, end)
 		if i >= len(obj) || obj[i] != ':' {
 			return false
 		}
+
 		i = jsontext.SkipSpace(obj, i+1)
 		end = jsontext.ValueEnd(obj, i)
 		if end < 0 {
 			return false
 		}
+
 		visit(key, obj[i:end])
 		i = jsontext.SkipSpace(obj, end)
 		if i >= len(obj) {
@@ -55,6 +62,7 @@ func fields(obj []byte, visit func(key, value []byte)) bool {
 		if obj[i] != ',' {
 			return false
 		}
+
 		i = jsontext.SkipSpace(obj, i+1)
 	}
 }
@@ -64,12 +72,14 @@ func elements(list []byte, visit func(value []byte)) {
 	if len(list) == 0 || list[0] != '[' {
 		return
 	}
+
 	i := jsontext.SkipSpace(list, 1)
 	for i < len(list) && list[i] != ']' {
 		end := jsontext.ValueEnd(list, i)
 		if end < 0 {
 			return
 		}
+
 		visit(list[i:end])
 		i = jsontext.SkipSpace(list, end)
 		if i < len(list) && list[i] == ',' {
@@ -83,14 +93,17 @@ func text(raw []byte) string {
 	if len(raw) < 2 || raw[0] != '"' {
 		return ""
 	}
+
 	inner := raw[1 : len(raw)-1]
 	if bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
 		return string(inner)
 	}
+
 	var s string
 	if json.Unmarshal(raw, &s) != nil {
 		return ""
 	}
+
 	return s
 }
 

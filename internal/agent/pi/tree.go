@@ -45,6 +45,7 @@ func (w *walk) step(r record, entries func() []checkpoint.Entry) (goOn bool) {
 	if r.id == "" || r.typ == typeHeader {
 		return true
 	}
+
 	h := hash(r.id)
 	if !r.side {
 		if w.leafPrev {
@@ -57,6 +58,7 @@ func (w *walk) step(r record, entries func() []checkpoint.Entry) (goOn bool) {
 			return false
 		}
 	}
+
 	switch h {
 	case w.leaf:
 		for _, e := range slices.Backward(entries()) {
@@ -69,6 +71,7 @@ func (w *walk) step(r record, entries func() []checkpoint.Entry) (goOn bool) {
 		w.back = append(w.back, entries())
 		w.parent, w.parentPrev = r.above()
 	}
+
 	return !w.found()
 }
 
@@ -84,12 +87,14 @@ func (w *walk) end(toRoot bool) place {
 	if w.parentPrev {
 		w.parent = root
 	}
+
 	switch {
 	case w.failed, !toRoot && w.leaf != w.parent:
 		return appended
 	case len(w.back) > 0:
 		return returned
 	}
+
 	return rewound
 }
 
@@ -102,9 +107,11 @@ func (r record) above() (parent uint64, prev bool) {
 	if string(raw) == "null" {
 		return root, false
 	}
+
 	id := text(raw)
 	if id == "" || id == r.id {
 		return root, true
 	}
+
 	return hash(id), false
 }

@@ -45,6 +45,7 @@ func TestBranches(t *testing.T) {
 			for _, s := range standing(whole(t, path, false).Entries, talk...) {
 				got = append(got, strings.TrimPrefix(s, "say "))
 			}
+
 			want := strings.Fields(c.want)
 			if slices.Sort(want); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
 				t.Errorf("got %v, want %v", got, want)
@@ -55,11 +56,27 @@ func TestBranches(t *testing.T) {
 
 // A reader of a later run finds the branch too.
 func TestRewindAfterResume(t *testing.T) {
-	path := write(t, headLine, said("a", "", "user", "one"), said("b", "a", "assistant", "two"), said("c", "b", "user", "three"))
+	path := write(
+		t,
+		headLine,
+		said("a", "", "user", "one"),
+		said("b", "a", "assistant", "two"),
+		said("c", "b", "user", "three"),
+	)
+
 	first := whole(t, path, false)
 	add(t, path, said("d", "b", "user", "other three")+"\n")
 	more := once(t, path, first.Cursor, checkpoint.ReadOptions{})
-	if got, want := standing(append(first.Entries, more.Entries...), talk...), []string{"one", "two", "other three"}; !slices.Equal(got, want) {
+	if got, want := standing(
+		append(first.Entries, more.Entries...),
+		talk...), []string{
+		"one",
+		"two",
+		"other three",
+	}; !slices.Equal(
+		got,
+		want,
+	) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -67,24 +84,59 @@ func TestRewindAfterResume(t *testing.T) {
 // OpenClaw shrinks an old result: it branches before it and appends copies of all that followed, under new ids.
 func TestRewriteCopiesCountOnce(t *testing.T) {
 	result := func(id, parent, text string) string {
-		return fmt.Sprintf(`{"type":"message","id":%q,"parentId":%q,"message":{"role":"toolResult","toolCallId":"call_1","toolName":"exec","content":[{"type":"text","text":%q}],"timestamp":1767607300000}}`, id, parent, text)
+		return fmt.Sprintf(
+			`{"type":"message","id":%q,"parentId":%q,"message":{"role":"toolResult","toolCallId":"call_1","toolName":"exec","content":[{"type":"text","text":%q}],"timestamp":1767607300000}}`,
+			id,
+			parent,
+			text,
+		)
 	}
+
 	copied := func(id, parent, of, role, text string) string {
 		return strings.Replace(said(of, parent, role, text), fmt.Sprintf("%q", of), fmt.Sprintf("%q", id), 1)
 	}
-	path := write(t, headLine, said("a", "", "user", "start"), result("b", "a", "a long output"), said("c", "b", "assistant", "done"), said("d", "c", "user", "more"))
+	path := write(
+		t,
+		headLine,
+		said("a", "", "user", "start"),
+		result("b", "a", "a long output"),
+		said("c", "b", "assistant", "done"),
+		said("d", "c", "user", "more"),
+	)
+
 	tr := open(t, path)
 	first := readAll(t, tr, "", checkpoint.ReadOptions{Whole: true})
-	add(t, path, strings.Join([]string{result("b2", "a", "shrunk"), copied("c2", "b2", "c", "assistant", "done"), copied("d2", "c2", "d", "user", "more"), said("e", "d2", "assistant", "new")}, "\n")+"\n")
+	add(
+		t,
+		path,
+		strings.Join(
+			[]string{
+				result("b2", "a", "shrunk"),
+				copied("c2", "b2", "c", "assistant", "done"),
+				copied("d2", "c2", "d", "user", "more"),
+				said("e", "d2", "assistant", "new"),
+			},
+			"\n",
+		)+"\n",
+	)
+
 	more := readAll(t, tr, first.Cursor, checkpoint.ReadOptions{})
-	if got, want := show(more.Entries), []string{`assistant "new"`, "turn-end"}; !slices.Equal(got, want) || more.Losses.Repeats != 3 {
+	if got, want := show(
+		more.Entries,
+	), []string{
+		`assistant "new"`,
+		"turn-end",
+	}; !slices.Equal(got, want) ||
+		more.Losses.Repeats != 3 {
 		t.Errorf("got %q and %d repeats, want %q and 3", got, more.Losses.Repeats, want)
 	}
+
 	// A reader of another run that does not remember: the same entries, under the same names.
 	all := append(slices.Clone(first.Entries), once(t, path, first.Cursor, checkpoint.ReadOptions{}).Entries...)
 	if got, want := standing(all, talk...), []string{"start", "done", "more", "new"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
+
 	// Rewinding to a copy takes back what follows, whichever record told of it.
 	add(t, path, said("f", "c2", "user", "other")+"\n")
 	last := readAll(t, tr, more.Cursor, checkpoint.ReadOptions{})
@@ -96,7 +148,18 @@ func TestRewriteCopiesCountOnce(t *testing.T) {
 
 func TestSameWordsAtOneMomentAreTwoMessages(t *testing.T) {
 	twin := strings.Replace(said("a", "a", "user", "yes"), `"id":"a"`, `"id":"b"`, 1)
-	b := whole(t, write(t, headLine, said("a", "", "user", "yes"), said("x", "a", "assistant", "ok"), strings.Replace(twin, `"parentId":"a"`, `"parentId":"x"`, 1)), false)
+	b := whole(
+		t,
+		write(
+			t,
+			headLine,
+			said("a", "", "user", "yes"),
+			said("x", "a", "assistant", "ok"),
+			strings.Replace(twin, `"parentId":"a"`, `"parentId":"x"`, 1),
+		),
+		false,
+	)
+
 	if got, want := standing(b.Entries, talk...), []string{"yes", "ok", "yes"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -108,11 +171,13 @@ func TestPhantomParentsAreCheap(t *testing.T) {
 	for i := range 3000 {
 		text = append(text, said(fmt.Sprintf("m%d", i), fmt.Sprintf("call%d", i), "user", fmt.Sprintf("word %d", i)))
 	}
+
 	path := write(t, text...)
 	b := whole(t, path, false)
 	if got := len(standing(b.Entries, talk...)); got != 3000 {
 		t.Errorf("%d prompts, want 3000", got)
 	}
+
 	src := &counted{File: lines.Open(path)}
 	r := OpenRows(sourceOf(path), src)
 	defer r.Close()
@@ -126,6 +191,7 @@ func TestPhantomParentsAreCheap(t *testing.T) {
 		}
 		c = next.Cursor
 	}
+
 	walks := slices.DeleteFunc(src.limits, func(n int64) bool { return n == 1<<20 }) // what is learned before a cursor
 	if want := []int64{walkBytes, walkBytes / 4, walkBytes / 16}; !slices.Equal(walks, want) {
 		t.Errorf("the walks may read %d bytes, want %d", walks, want)
@@ -138,7 +204,12 @@ type counted struct {
 	limits []int64
 }
 
-func (c *counted) Read(_ context.Context, from lines.Pos, opt lines.Options, fn func(lines.Line) bool) (lines.Span, error) {
+func (c *counted) Read(
+	_ context.Context,
+	from lines.Pos,
+	opt lines.Options,
+	fn func(lines.Line) bool,
+) (lines.Span, error) {
 	return c.File.Read(from, opt, fn)
 }
 

@@ -63,6 +63,7 @@ func cleanJSON(raw []byte) string {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return string(raw)
 	}
+
 	var b strings.Builder
 	for i := 0; i < len(raw); {
 		if raw[i] != '\\' || i+1 == len(raw) {
@@ -70,6 +71,7 @@ func cleanJSON(raw []byte) string {
 			i++
 			continue
 		}
+
 		unit, ok := escaped(raw[i:])
 		switch {
 		case !ok:
@@ -78,6 +80,7 @@ func cleanJSON(raw []byte) string {
 			}
 			i += 2
 			continue
+
 		case isHigh(unit):
 			if low, ok := escaped(raw[i+6:]); ok && isLow(low) {
 				b.Write(raw[i : i+12])
@@ -85,13 +88,16 @@ func cleanJSON(raw []byte) string {
 				continue
 			}
 			b.WriteString("\uFFFD")
+
 		case isLow(unit):
 			b.WriteString("\uFFFD")
 		case unit == '\n' || unit == '\t' || !unicode.IsControl(rune(unit)):
 			b.Write(raw[i : i+6])
 		}
+
 		i += 6
 	}
+
 	return b.String()
 }
 
@@ -108,6 +114,7 @@ func personal(s string) string {
 			break // cut by the agent: the block goes to the end
 		}
 	}
+
 	s = kept.String()
 	for {
 		t := strings.TrimLeft(s, " \n")
@@ -115,12 +122,15 @@ func personal(s string) string {
 		if line < 0 || strings.Contains(t[:line], "\n") {
 			break
 		}
+
 		end := strings.Index(t[line+len(metaLine)-1:], metaClose)
 		if end < 0 {
 			break
 		}
+
 		s = t[line+len(metaLine)-1+end+len(metaClose):]
 	}
+
 	return strings.TrimSpace(s)
 }
 
@@ -130,8 +140,11 @@ func machinePrompt(s, origin string) (aside, turn bool) {
 	switch {
 	case strings.HasPrefix(s, "[System] Your previous turn"):
 		return true, false
-	case strings.HasPrefix(s, "Read HEARTBEAT.md"), strings.HasPrefix(s, "[cron:"), strings.HasPrefix(s, "Pre-compaction memory flush"),
-		strings.Contains(s, "reply "+heartbeatOK), origin == "internal_system":
+	case strings.HasPrefix(s, "Read HEARTBEAT.md"),
+		strings.HasPrefix(s, "[cron:"),
+		strings.HasPrefix(s, "Pre-compaction memory flush"),
+		strings.Contains(s, "reply "+heartbeatOK),
+		origin == "internal_system":
 		return true, true
 	}
 	return false, false
@@ -143,18 +156,23 @@ func silent(answer, prompt string) (quiet, heartbeat bool) {
 	a := strings.Trim(answer, " \n\t*_`.")
 	if a == noReply {
 		p := strings.ToLower(prompt)
-		return true, strings.Contains(p, "heartbeat") || strings.Contains(p, "no_reply") || strings.Contains(p, "memory flush")
+		return true, strings.Contains(p, "heartbeat") || strings.Contains(p, "no_reply") ||
+			strings.Contains(p, "memory flush")
 	}
+
 	if len(a) <= silentBytes && (strings.HasPrefix(a, heartbeatOK) || strings.HasSuffix(a, heartbeatOK)) {
 		return true, true
 	}
+
 	return false, false
 }
 
 // madeUp says whether a result was invented by the agent for a call whose result it never had.
 func madeUp(m message) bool {
 	s := strings.TrimSpace(m.text)
-	return m.synthetic || strings.HasPrefix(s, "[openclaw] missing tool result in session history") || s == "No result provided" || repair.MadeUp(s)
+	return m.synthetic || strings.HasPrefix(s, "[openclaw] missing tool result in session history") ||
+		s == "No result provided" ||
+		repair.MadeUp(s)
 }
 
 // goesOn says whether a result only tells that the call runs on in the background.

@@ -29,22 +29,35 @@ func TestWhatRecordsMean(t *testing.T) {
 		{"heartbeat by its prompt", []string{user(heartbeat), answer("Looking."), answer("HEARTBEAT_OK"), user("hi"), answer("Hello.")},
 			[]string{`user,aside "` + heartbeat + `"`, `assistant,aside "Looking."`, "turn-end,aside", `assistant,aside "HEARTBEAT_OK"`, "turn-end,aside", `user "hi"`, `assistant "Hello."`, "turn-end"}},
 		{"heartbeat by its answer", []string{user("anything to do?"), answer("HEARTBEAT_OK")},
-			[]string{`user "anything to do?"`, `user,aside "anything to do?"`, `assistant,aside "HEARTBEAT_OK"`, "turn-end,aside"}},
+			[]string{
+				`user "anything to do?"`, `user,aside "anything to do?"`, `assistant,aside "HEARTBEAT_OK"`,
+				"turn-end,aside",
+			}},
 		{"no reply to a heartbeat of another wording", []string{user("Heartbeat check, say NO_REPLY if idle"), answer("NO_REPLY")},
-			[]string{`user "Heartbeat check, say NO_REPLY if idle"`, `user,aside "Heartbeat check, say NO_REPLY if idle"`, `assistant,aside "NO_REPLY"`, "turn-end,aside"}},
+			[]string{
+				`user "Heartbeat check, say NO_REPLY if idle"`, `user,aside "Heartbeat check, say NO_REPLY if idle"`,
+				`assistant,aside "NO_REPLY"`, "turn-end,aside",
+			}},
 		{"no reply in a group", []string{user("we use Postgres"), answer("NO_REPLY")},
 			[]string{`user "we use Postgres"`, `assistant,aside "NO_REPLY"`, "turn-end"}},
 		{"restart", []string{user("do it"), user("[System] Your previous turn was interrupted by a gateway restart"), answer("Done.")},
-			[]string{`user "do it"`, `user,aside "[System] Your previous turn was interrupted by a gateway restart"`, `assistant "Done."`, "turn-end"}},
+			[]string{
+				`user "do it"`, `user,aside "[System] Your previous turn was interrupted by a gateway restart"`,
+				`assistant "Done."`, "turn-end",
+			}},
 		{"cron", []string{user("[cron:1 nightly] sum up"), answer("Summed.")},
 			[]string{`user,aside "[cron:1 nightly] sum up"`, `assistant,aside "Summed."`, "turn-end,aside"}},
 		{"failover", []string{user("go"), stopped("error", ""), user("go"), answer("Done."), user("go")},
 			[]string{`user "go"`, `assistant,aside,failed "why"`, `assistant "Done."`, "turn-end", `user "go"`}},
 		{"aborted", []string{user("go"), stopped("aborted", "half"), user("on")},
 			[]string{`user "go"`, `assistant,failed "half"`, "interrupt", `user "on"`}},
-		{"mirror", []string{`{"type":"message","message":{"role":"assistant","provider":"openclaw","model":"delivery-mirror","content":[{"type":"text","text":"copy"}],"stopReason":"stop"}}`},
+		{"mirror", []string{
+			`{"type":"message","message":{"role":"assistant","provider":"openclaw","model":"delivery-mirror","content":[{"type":"text","text":"copy"}],"stopReason":"stop"}}`,
+		},
 			[]string{`assistant,aside "copy"`}},
-		{"calls though the stop reason says stop", []string{`{"type":"message","message":{"role":"assistant","content":[{"type":"toolCall","id":"c","name":"exec","arguments":{}}],"stopReason":"stop"}}`},
+		{"calls though the stop reason says stop", []string{
+			`{"type":"message","message":{"role":"assistant","content":[{"type":"toolCall","id":"c","name":"exec","arguments":{}}],"stopReason":"stop"}}`,
+		},
 			[]string{`call "c" "exec" "{}"`}},
 		{"failed though isError is false", []string{result(`"content":"no","isError":false,"details":{"status":"error"}`)},
 			[]string{`result,failed "c" "exec" "no"`}},
@@ -54,7 +67,9 @@ func TestWhatRecordsMean(t *testing.T) {
 			[]string{`result,failed,madeup "c" "exec" "No result provided"`}},
 		{"made up, as the details say", []string{result(`"content":"lost","isError":true,"details":{"openclawSyntheticMissingToolResult":true}`)},
 			[]string{`result,failed,madeup "c" "exec" "lost"`}},
-		{"shell command", []string{`{"type":"message","id":"b","message":{"role":"bashExecution","command":"false","output":"x","exitCode":1}}`},
+		{"shell command", []string{
+			`{"type":"message","id":"b","message":{"role":"bashExecution","command":"false","output":"x","exitCode":1}}`,
+		},
 			[]string{`call "b" "bash" "{\"command\":\"false\"}"`, `result,failed "b" "bash" "x"`}},
 		{"own block", []string{`{"type":"custom_message","customType":"belay","content":"<belay-record k=\"abc\">\nold words\n</belay-record k=\"abc\">"}`, user(`<belay-record k=\"def\">\nold\n</belay-record k=\"def\">\nnew words`)},
 			[]string{"own", "own", `user "new words"`}},
@@ -63,14 +78,20 @@ func TestWhatRecordsMean(t *testing.T) {
 		{"wrong types", []string{
 			`{"type":"message","id":5,"parentId":{},"timestamp":[],"message":{"role":"user","content":{"a":1},"timestamp":"x"}}`,
 			`{"type":"message","message":{"role":"user","content":["plain",7,null,{"type":"text","text":9},{"type":"text","text":"ok"}]}}`,
-			`{"type":"message","message":"none"}`, `{"type":"message"}`, `{"type":"compaction","summary":7}`, `{"type":"model_change","modelId":7}`,
+			`{"type":"message","message":"none"}`, `{"type":"message"}`, `{"type":"compaction","summary":7}`,
+			`{"type":"model_change","modelId":7}`,
 			`{"type":"message","message":{"role":"assistant","content":[{"type":"toolCall","id":1,"name":2,"arguments":"text"}],"stopReason":{},"usage":0}}`},
 			[]string{"user \"plain\\n\\nok\"", "compaction", "meta", `call "\"text\""`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := whole(t, write(t, append([]string{headLine}, c.lines...)...), false)
 			if got := show(b.Entries[1:]); !slices.Equal(got, c.want) || b.Losses.BadLines != 0 {
-				t.Errorf("got %d bad lines and\n%s\nwant\n%s", b.Losses.BadLines, strings.Join(got, "\n"), strings.Join(c.want, "\n"))
+				t.Errorf(
+					"got %d bad lines and\n%s\nwant\n%s",
+					b.Losses.BadLines,
+					strings.Join(got, "\n"),
+					strings.Join(c.want, "\n"),
+				)
 			}
 		})
 	}

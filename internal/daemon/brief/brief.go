@@ -104,6 +104,7 @@ func (t *Teller) Tell(
 	if !t.begin(ctx, b, want) {
 		return nil
 	}
+
 	if want == agent.AskCarry {
 		b.Start = b.self.Source
 		b.self.Messages = slices.DeleteFunc(b.self.Messages, func(m checkpoint.Message) bool {
@@ -125,6 +126,7 @@ func (t *Teller) Tell(
 		t.opt.Log.Warn("brief", zap.Stringer("session", to), zap.Error(err))
 		b.Err = err
 	}
+
 	return b
 }
 
@@ -135,16 +137,19 @@ func (t *Teller) begin(ctx context.Context, b *Brief, want agent.Ask) bool {
 	if err != nil {
 		return false
 	}
+
 	sign := start
 	if want == agent.AskCarry {
 		sign = carrier
 	}
+
 	_, _ = session.Ask(ctx, s, func(st *checkpoint.State) bool {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if b.late || moves[phaseOf(st, t.mu.telling[b.to] != nil)][sign] != telling {
 			return false
 		}
+
 		t.mu.telling[b.to] = b
 		st.OwedTo = false // this brief takes it on; what is lost is owed again
 		b.self = st.Clone()
@@ -182,11 +187,13 @@ func (t *Teller) compose(ctx context.Context, b *Brief, a agent.Agent) error {
 	if most := a.Limits().BriefBytes; most > 0 {
 		limit = min(limit, most)
 	}
+
 	q := query.Question{Options: recovery.Options{Start: b.Start, MaxBytes: limit, Marker: b.marker}}
 	r, err := t.opt.Folder.Answer(ctx, b.about, b.about.Key != b.to, q)
 	if err != nil {
 		return err
 	}
+
 	b.Text, b.marker = r.Text, r.Marker
 	return nil
 }
@@ -238,11 +245,13 @@ func (t *Teller) Missed(ctx context.Context, key checkpoint.Key) {
 	if err != nil {
 		return
 	}
+
 	owes, _ := session.Ask(ctx, s, func(st *checkpoint.State) bool {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		return moves[phaseOf(st, t.mu.telling[key] != nil)][missed] == owed
 	})
+
 	if owes {
 		t.journal(ctx, key, checkpoint.Event{Kind: checkpoint.EventOwed})
 	}

@@ -30,6 +30,7 @@ func (t *Teller) choose(ctx context.Context, b *Brief) {
 			set.Adopt = recovery.AdoptList // nothing is proven beside sessions that could not be looked at
 		}
 	}
+
 	for _, s := range saved {
 		if !session.Blank(s) {
 			query.NoticeDeath(s, now)
@@ -45,6 +46,7 @@ func (t *Teller) choose(ctx context.Context, b *Brief) {
 		if t.dead(ctx, c.Idle.Key) != nil {
 			b.line = recovery.IdleLine(*c.Idle, "belay")
 		}
+
 	case len(c.List) > 0:
 		b.line = recovery.ListText(c.List, "belay", now)
 	}
@@ -57,6 +59,7 @@ func (t *Teller) claim(b *Brief, death checkpoint.Key) bool {
 	if t.mu.deaths[death] {
 		return false
 	}
+
 	t.mu.deaths[death] = true
 	b.death = &death
 	return true
@@ -69,12 +72,14 @@ func (t *Teller) dead(ctx context.Context, key checkpoint.Key) *checkpoint.State
 	if err != nil {
 		return nil
 	}
+
 	state, _ := askDead(ctx, s, func(st *checkpoint.State) *checkpoint.State {
 		if query.Candidate(st).Given {
 			return nil
 		}
 		return st.Clone()
 	})
+
 	return state
 }
 
@@ -99,6 +104,7 @@ func (t *Teller) candidates(
 			dead = known && !alive
 			gone[shown.Runs] = dead
 		}
+
 		switch {
 		case !dead:
 			list = append(list, recovery.Candidate{Key: s.Key, Workspace: workspace, Alive: true})
@@ -107,6 +113,7 @@ func (t *Teller) candidates(
 			unsure = append(unsure, s)
 		}
 	}
+
 	return append(list, t.askUnsure(ctx, unsure, workspace)...), active
 }
 
@@ -130,6 +137,7 @@ func (t *Teller) askUnsure(ctx context.Context, unsure []*session.Session, works
 			}
 		})
 	}
+
 	all.Wait()
 
 	i := 0

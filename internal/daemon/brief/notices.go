@@ -30,6 +30,7 @@ func (n *Notices) Line(start string, b breaker.State, dropped int64, now time.Ti
 	if start == recovery.StartClear {
 		return ""
 	}
+
 	n.mu.Lock()
 	defer n.mu.Unlock()
 
@@ -38,18 +39,24 @@ func (n *Notices) Line(start string, b breaker.State, dropped int64, now time.Ti
 	switch {
 	case b.Phase != breaker.Closed && n.mu.trips != b.Trips:
 		n.mu.trips = b.Trips
-		return fmt.Sprintf("belay has not been able to write checkpoints since %s UTC; what is said goes on into its journal. "+
-			"`belay status` shows why.\n", b.Since.UTC().Format("2006-01-02 15:04"))
+		return fmt.Sprintf(
+			"belay has not been able to write checkpoints since %s UTC; what is said goes on into its journal. "+
+				"`belay status` shows why.\n",
+			b.Since.UTC().Format("2006-01-02 15:04"),
+		)
+
 	case !n.mu.at.IsZero() && now.Sub(n.mu.at) < quietFor:
 	case dropped > n.mu.dropped:
 		more := dropped - n.mu.dropped
 		n.mu.dropped, n.mu.at = dropped, now
 		return fmt.Sprintf("belay could not take in %d of the events that it was sent, and goes on with the rest. "+
 			"`belay status` counts them, its log says why.\n", more)
+
 	case len(b.Aside) > aside:
 		n.mu.aside, n.mu.at = len(b.Aside), now
 		return fmt.Sprintf("belay cannot write the checkpoints of %d of its sessions; the others' are well. "+
 			"`belay status` shows why.\n", len(b.Aside))
 	}
+
 	return ""
 }

@@ -35,7 +35,13 @@ func TestNotices(t *testing.T) {
 		{0, recovery.StartUp, breaker.State{Phase: breaker.HalfOpen, Trips: 2, Since: now}, 1000, "write checkpoints since"},
 	} {
 		now = now.Add(c.after)
-		if got := n.Line(c.start, c.state, c.dropped, now); c.want == "" && got != "" || !strings.Contains(got, c.want) {
+		if got := n.Line(
+			c.start,
+			c.state,
+			c.dropped,
+			now,
+		); c.want == "" && got != "" ||
+			!strings.Contains(got, c.want) {
 			t.Errorf("step %d: %q, want %q in it", i, got, c.want)
 		}
 	}

@@ -16,6 +16,7 @@ func TestMoves(t *testing.T) {
 		owed:    {start: telling, carrier: telling},
 		telling: {reached: told, lost: owed, nothing: unasked}, // a second client is not told beside the first
 	}
+
 	for _, from := range phases {
 		for _, by := range signs {
 			if got := moves[from][by]; got != want[from][by] {
@@ -23,6 +24,7 @@ func TestMoves(t *testing.T) {
 			}
 		}
 	}
+
 	if len(moves) != len(phases) {
 		t.Errorf("%d phases have moves, want %d", len(moves), len(phases))
 	}

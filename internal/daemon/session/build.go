@@ -28,6 +28,7 @@ func (s *Session) lateText() uint64 {
 	if s.agent == nil || !s.agent.Limits().LateText || s.state.Transcript == "" {
 		return 0
 	}
+
 	for i := len(s.state.Messages) - 1; i >= 0; i-- {
 		m := s.state.Messages[i]
 		if m.Role == checkpoint.RoleAssistant {
@@ -37,6 +38,7 @@ func (s *Session) lateText() uint64 {
 			return m.Hash
 		}
 	}
+
 	return 0
 }
 
@@ -59,6 +61,7 @@ func (s *Session) advance(ctx context.Context) {
 			return // the watch or the timer comes back
 		}
 	}
+
 	b.busy = true
 	s.write(b)
 }
@@ -98,6 +101,7 @@ func (s *Session) put(ctx context.Context, c *checkpoint.Checkpoint) error {
 		if err != nil {
 			return err
 		}
+
 		m := c.Meta()
 		m.Bytes = int64(len(data))
 		s.Room.Make(ctx, s.Key, m.Bytes)
@@ -111,6 +115,7 @@ func (s *Session) put(ctx context.Context, c *checkpoint.Checkpoint) error {
 		if lerr != nil || len(list) == 0 {
 			return err
 		}
+
 		c.Number = list[0].Number + 1 // a crash lost the journal's memory of these
 	}
 }
@@ -122,6 +127,7 @@ func (s *Session) wrote(ctx context.Context, b *build, c *checkpoint.Checkpoint,
 	if err != nil {
 		t.Failed = err.Error()
 	}
+
 	full, sparse := s.state.OwedFull, s.state.OwedSparse
 	s.note(ctx, checkpoint.Event{Kind: checkpoint.EventCheckpoint, Taken: &t})
 	if s.state.News > t.News { // what came to be owed while it was written is not in it
@@ -143,6 +149,7 @@ func (s *Session) wrote(ctx context.Context, b *build, c *checkpoint.Checkpoint,
 		w.reply <- Result{Decision: b.decision, Number: c.Number}
 		return true
 	})
+
 	s.saveState(ctx, nil)
 }
 
@@ -162,6 +169,7 @@ func (s *Session) failed(ctx context.Context, b *build, err error) {
 	if errors.Is(err, breaker.ErrOpen) || s.Degraded() {
 		s.noteGap(ctx)
 	}
+
 	s.answer(Result{Decision: d, Err: err})
 }
 
@@ -172,20 +180,24 @@ func (s *Session) adopt(ctx context.Context) {
 	if err != nil {
 		return // the store's fault is told by the next write; a number that is taken is passed then
 	}
+
 	for _, m := range slices.Backward(list) { // oldest first
 		if m.Number <= s.state.LastNumber {
 			continue
 		}
+
 		data, err := s.Store.Get(ctx, s.Key, m.Number)
 		var c *checkpoint.Checkpoint
 		if err == nil {
 			c, err = checkpoint.DecodeIn(s.Key.Dir(), data)
 		}
+
 		if err != nil {
 			s.Log.Warn("a checkpoint that the journal does not know",
 				zap.Stringer("session", s.Key), zap.Uint64("number", m.Number), zap.Error(err))
 			continue
 		}
+
 		t := c.Taken()
 		s.note(ctx, checkpoint.Event{Kind: checkpoint.EventCheckpoint, Taken: &t})
 	}
@@ -198,11 +210,13 @@ func (s *Session) Trim(ctx context.Context) error {
 	if !s.do(ctx, func(ctx context.Context) { s.trim(ctx, done) }) {
 		return ctx.Err()
 	}
+
 	select {
 	case <-done:
 	case <-s.done:
 	case <-ctx.Done():
 	}
+
 	return ctx.Err()
 }
 
@@ -213,6 +227,7 @@ func (s *Session) trim(ctx context.Context, done chan<- struct{}) {
 		close(done)
 		return
 	}
+
 	s.trimming = true
 	s.work.Go(func() {
 		defer close(done)

@@ -21,6 +21,7 @@ func (s *Session) nextWake() time.Time {
 	if s.due != nil && s.due.last != 0 && !s.due.busy {
 		sooner(s.due.since.Add(s.Times.LateText))
 	}
+
 	if s.due == nil && !s.Degraded() {
 		switch d := s.owed(now); {
 		case d.Take || d.Code == checkpoint.CodeNothingNew:
@@ -29,6 +30,7 @@ func (s *Session) nextWake() time.Time {
 			sooner(later(d.Opens, s.retryAt))
 		}
 	}
+
 	if s.state.Live && s.state.Proc != nil {
 		for _, c := range s.state.Calls {
 			if c.State == checkpoint.CallOpen && c.Started && !s.noted[c.ID] {
@@ -36,12 +38,14 @@ func (s *Session) nextWake() time.Time {
 			}
 		}
 	}
+
 	if s.file.unflushed && !s.file.copying {
 		sooner(s.file.flushed.Add(s.Times.FlushEvery))
 	}
 	if s.state.Chain && s.quietFile() {
 		sooner(s.lastSeen.Add(s.Times.QuietChain))
 	}
+
 	return wake
 }
 
@@ -70,6 +74,7 @@ func (s *Session) tick(ctx context.Context) {
 			s.carryOut(ctx, d, now)
 		}
 	}
+
 	s.noteProcs(ctx, now)
 	if s.file.unflushed && now.Sub(s.file.flushed) >= s.Times.FlushEvery {
 		s.copyToMirror(ctx)
@@ -104,6 +109,7 @@ func (s *Session) noteProcs(ctx context.Context, now time.Time) {
 		if procs == nil {
 			procs = append([]checkpoint.Proc{}, proc.Descendants(s.state.Proc.PID, maxProcs)...)
 		}
+
 		noted[c.ID] = true
 	}
 
@@ -112,6 +118,7 @@ func (s *Session) noteProcs(ctx context.Context, now time.Time) {
 			s.note(ctx, checkpoint.Event{Kind: checkpoint.EventProcs, Call: id, Procs: procs})
 		}
 	}
+
 	s.noted = noted
 }
 
@@ -153,6 +160,7 @@ func (s *Session) leave(ctx context.Context) bool {
 		}
 		return false
 	}
+
 	s.closeFile()
 	s.dropPrevious(ctx)
 	return s.Others.Leave(s)

@@ -19,9 +19,11 @@ func (s *Session) decide(ctx context.Context, f checkpoint.Effect, now time.Time
 	case f.Beat:
 		full = checkpoint.CauseHeartbeat
 	}
+
 	if full == "" && !f.Round {
 		return noTrigger
 	}
+
 	return s.carryOut(ctx, s.gate(full, f.Round, now), now)
 }
 
@@ -57,6 +59,7 @@ func (s *Session) carryOut(ctx context.Context, d checkpoint.Decision, now time.
 	if !d.Take && s.due == nil && (!d.Owed || d.Code == checkpoint.CodeDegraded) {
 		s.answer(Result{Decision: d}) // nothing is coming for those who wait
 	}
+
 	return d
 }
 
@@ -129,6 +132,7 @@ func (s *Session) Checkpoint(ctx context.Context, cause checkpoint.Cause) (<-cha
 			s.await(s.state.News, reply)
 			return
 		}
+
 		reply <- Result{Decision: d}
 	})
 }
@@ -142,10 +146,17 @@ func (s *Session) CheckSparse(ctx context.Context) (<-chan Result, bool) {
 			s.await(0, reply)
 			return
 		case st.LastSparse != nil && st.SinceSparse == 0 && st.Rounds > 0:
-			passed := checkpoint.Decision{Take: true, Level: st.LastSparse.Level, Code: checkpoint.CodePassed, Text: "all gates passed"}
+			passed := checkpoint.Decision{
+				Take:  true,
+				Level: st.LastSparse.Level,
+				Code:  checkpoint.CodePassed,
+				Text:  "all gates passed",
+			}
+
 			reply <- Result{Number: st.LastSparse.Number, Decision: passed}
 			return
 		}
+
 		s.check(ctx, "", true, reply)
 	})
 }
@@ -157,11 +168,13 @@ func (s *Session) CheckFull(ctx context.Context, heartbeat bool) (<-chan Result,
 			s.check(ctx, checkpoint.CauseHeartbeat, false, reply)
 			return
 		}
+
 		r := s.event(ctx, checkpoint.Event{Kind: checkpoint.EventBeat, Aside: true})
 		if s.due != nil && r.Err == nil {
 			s.await(0, reply)
 			return
 		}
+
 		reply <- r
 	})
 }

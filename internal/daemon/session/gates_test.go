@@ -15,14 +15,17 @@ func (b *bench) newest() *checkpoint.Checkpoint {
 	if err != nil || len(list) == 0 {
 		b.t.Fatalf("no checkpoint: %v", err)
 	}
+
 	data, err := b.Store.Get(b.t.Context(), b.Key, list[0].Number)
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	c, err := checkpoint.Decode(data)
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	return c
 }
 
@@ -58,9 +61,13 @@ func TestATriggerDuringAWriteIsOwed(t *testing.T) {
 		if _, ok := b.Checkpoint(t.Context(), checkpoint.CauseManual); !ok {
 			t.Fatal("the session is stopping")
 		}
+
 		synctest.Wait() // the write is under way
 		b.say(checkpoint.Event{Kind: checkpoint.EventPrompt, Text: "said during the write"})
-		if d := b.say(checkpoint.Event{Kind: checkpoint.EventCompacting}).Decision; !d.Owed || d.Code != checkpoint.CodeInProgress {
+		if d := b.say(
+			checkpoint.Event{Kind: checkpoint.EventCompacting},
+		).Decision; !d.Owed ||
+			d.Code != checkpoint.CodeInProgress {
 			t.Errorf("decision %+v, want it owed", d)
 		}
 
@@ -80,16 +87,24 @@ func TestBothKindsAreOneFull(t *testing.T) {
 		for range 4 {
 			b.round()
 		}
+
 		for _, e := range []checkpoint.Event{
 			{Kind: checkpoint.EventPrompt, Text: "the fifth"}, {Kind: checkpoint.EventToolStart, Call: "c", Name: "Read"},
 			{Kind: checkpoint.EventToolEnd, Call: "c"}, {Kind: checkpoint.EventStop, Text: "a"},
 		} {
 			b.say(e)
 		}
+
 		if got, want := b.taken(), []string{"FULL 0s"}; !slices.Equal(got, want) {
 			t.Errorf("taken: %q, want %q", got, want)
 		}
-		both, _ := Ask(t.Context(), b.Session, func(st *checkpoint.State) bool { return st.LastFull != nil && st.LastSparse != nil })
+
+		both, _ := Ask(
+			t.Context(),
+			b.Session,
+			func(st *checkpoint.State) bool { return st.LastFull != nil && st.LastSparse != nil },
+		)
+
 		if !both {
 			t.Error("not both stamps were moved by one FULL")
 		}

@@ -44,6 +44,7 @@ func (d *disk) Put(ctx context.Context, key checkpoint.Key, m checkpoint.Meta, d
 			return err
 		}
 	}
+
 	return d.Store.Put(ctx, key, m, data)
 }
 
@@ -58,17 +59,23 @@ func (d *disk) fail(fault func() error) {
 // surroundings are what a daemon is to a session: nobody watches, there is room, and no other session is there.
 type surroundings struct{ left atomic.Bool }
 
-func (*surroundings) Bind(string, checkpoint.Key)                                    {}
-func (*surroundings) Unbind(string, checkpoint.Key)                                  {}
-func (*surroundings) Active(string)                                                  {}
-func (*surroundings) Await(checkpoint.Proc)                                          {}
-func (*surroundings) Make(context.Context, checkpoint.Key, int64)                    {}
-func (*surroundings) Landed(int64, error)                                            {}
-func (*surroundings) Grown(int64)                                                    {}
-func (*surroundings) Full() bool                                                     { return false }
-func (*surroundings) Trim(context.Context, checkpoint.Key) error                     { return nil }
-func (*surroundings) Known(checkpoint.Key) bool                                      { return false }
-func (h *surroundings) Leave(s *Session) bool                                        { h.left.Store(!s.HasMail()); return h.left.Load() }
+func (*surroundings) Bind(string, checkpoint.Key)                 {}
+func (*surroundings) Unbind(string, checkpoint.Key)               {}
+func (*surroundings) Active(string)                               {}
+func (*surroundings) Await(checkpoint.Proc)                       {}
+func (*surroundings) Make(context.Context, checkpoint.Key, int64) {}
+func (*surroundings) Landed(int64, error)                         {}
+func (*surroundings) Grown(int64)                                 {}
+func (*surroundings) Full() bool                                  { return false }
+func (*surroundings) Trim(context.Context, checkpoint.Key) error  { return nil }
+func (*surroundings) Known(checkpoint.Key) bool                   { return false }
+
+func (h *surroundings) Leave(
+	s *Session,
+) bool {
+	h.left.Store(!s.HasMail())
+	return h.left.Load()
+}
 func (*surroundings) Apply(context.Context, checkpoint.Key, checkpoint.Event) Result { return Result{} }
 
 // bench is a session on the test's clock, without a daemon.
@@ -90,30 +97,66 @@ func alone(t *testing.T, test func(t *testing.T, b *bench)) {
 		if err := vfs.MakeDir(dir.FS, dir.Root); err != nil {
 			t.Fatal(err)
 		}
+
 		j, err := journal.Open(dir.FS, dir.Journal(), journal.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		store, err := dir.OpenStore()
 		if err != nil {
 			t.Fatal(err)
 		}
 
 		core, logs := observer.New(zapcore.DebugLevel)
-		b := &bench{t: t, began: time.Now(), disk: &disk{Store: store}, house: &surroundings{}, logs: logs, ended: make(chan struct{})}
+		b := &bench{
+			t:     t,
+			began: time.Now(),
+			disk:  &disk{Store: store},
+			house: &surroundings{},
+			logs:  logs,
+			ended: make(chan struct{}),
+		}
+
 		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 		var all sync.WaitGroup
-		settings := Settings{Gates: checkpoint.Gates{SparseTime: 5 * time.Minute, SparseRounds: 5, FullTime: 5 * time.Minute, ForcedTime: time.Second}}
+		settings := Settings{
+			Gates: checkpoint.Gates{
+				SparseTime:   5 * time.Minute,
+				SparseRounds: 5,
+				FullTime:     5 * time.Minute,
+				ForcedTime:   time.Second,
+			},
+		}
+
 		key := checkpoint.NewKey("tester", "", "s", "/proj")
-		b.Session = New(&Services{Journal: j, Store: b.disk, Watch: b.house, Room: b.house, Others: b.house, Dir: dir, Log: zap.New(core),
-			Counts: &Counts{}, Times: UsualTimes(), Settings: func() Settings { return settings }, Draining: func() bool { return false },
-			Spawn: func(f func(context.Context)) { all.Go(func() { f(ctx) }) }, Builds: make(chan struct{}, MaxBuilds),
-		}, checkpoint.NewState(key), nil, false)
+		b.Session = New(
+			&Services{
+				Journal:  j,
+				Store:    b.disk,
+				Watch:    b.house,
+				Room:     b.house,
+				Others:   b.house,
+				Dir:      dir,
+				Log:      zap.New(core),
+				Counts:   &Counts{},
+				Times:    UsualTimes(),
+				Settings: func() Settings { return settings },
+				Draining: func() bool { return false },
+				Spawn:    func(f func(context.Context)) { all.Go(func() { f(ctx) }) },
+				Builds:   make(chan struct{}, MaxBuilds),
+			},
+			checkpoint.NewState(key),
+			nil,
+			false,
+		)
+
 		all.Go(func() {
 			if err := j.Run(ctx); err != nil {
 				t.Error(err)
 			}
 		})
+
 		all.Go(func() { defer close(b.ended); b.Run(ctx) })
 		test(t, b)
 		cancel()
@@ -152,8 +195,10 @@ func (b *bench) taken() (list []string) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	for _, m := range metas {
 		list = append([]string{string(m.Level) + " " + m.At.Sub(b.began).Round(time.Second).String()}, list...)
 	}
+
 	return list
 }

@@ -51,6 +51,7 @@ func (s *Session) copyToMirror(ctx context.Context) {
 				err = m.Flush()
 			}
 		})
+
 		size := s.Dir.Copies(s.Key)
 		s.do(ctx, func(ctx context.Context) {
 			s.copied(ctx, p, err, flush)
@@ -67,6 +68,7 @@ func (s *Session) copied(ctx context.Context, p mirror.Progress, err error, flus
 		f.flushed = time.Now()
 		f.unflushed = err == nil && p.Copied > 0 && !flush
 	}
+
 	if p.Copied > 0 {
 		f.compacted = false
 	} else if err == nil {
@@ -78,6 +80,7 @@ func (s *Session) copied(ctx context.Context, p mirror.Progress, err error, flus
 	} else if !p.Done && p.Copied > 0 || f.stale {
 		s.copyToMirror(ctx)
 	}
+
 	if f.again {
 		s.read(ctx)
 	}
@@ -113,5 +116,6 @@ func (s *Session) compactMirror(ctx context.Context) bool {
 			}
 		})
 	})
+
 	return true
 }

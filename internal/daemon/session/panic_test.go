@@ -14,10 +14,12 @@ func TestPanicTextQuotesNothing(t *testing.T) {
 			t.Errorf("PanicText(%T) = %q, want its kind alone", p, got)
 		}
 	}
+
 	defer func() {
 		if got := PanicText(recover()); !strings.Contains(got, "index out of range") {
 			t.Errorf("a fault of the runtime is told as %q", got)
 		}
 	}()
+
 	_ = []int{}[len(words)]
 }

@@ -65,6 +65,7 @@ func (s *Session) readPreviousBatch(ctx context.Context, o *previous, b checkpoi
 		s.dropPrevious(ctx) // it was replaced, or takes words back: the newer file says what stands
 		return
 	}
+
 	o.cursor = b.Cursor
 	if len(b.Entries) > 0 || b.Losses.BadLines > 0 {
 		b.Cursor, b.Losses.Torn = "", s.state.Losses.Torn // these are the newer file's
@@ -81,6 +82,7 @@ func (s *Session) dropPrevious(ctx context.Context) {
 	if o == nil {
 		return
 	}
+
 	s.previous = nil
 	s.Watch.Unbind(o.path, s.Key)
 	if !o.reading || ctx.Err() != nil { // its reader hands it back, unless all ends

@@ -57,6 +57,7 @@ func (s *Session) saveState(ctx context.Context, done func(error)) {
 	if done == nil {
 		done = func(error) {}
 	}
+
 	switch {
 	case s.save.busy:
 		s.save.waiting = append(s.save.waiting, done)
@@ -81,6 +82,7 @@ func (s *Session) writeState(ctx context.Context, st *checkpoint.State) error {
 	if err := s.Journal.Wait(ctx, st.Seq); err != nil && !errors.Is(err, journal.ErrDropped) {
 		return err
 	}
+
 	had := s.Dir.StateBytes(st.Key)
 	err := s.Dir.SaveState(st)
 	s.Room.Grown(s.Dir.StateBytes(st.Key) - had)
@@ -96,6 +98,7 @@ func (s *Session) saved(ctx context.Context, seq uint64, err error, done func(er
 		// The journal holds it, and says how its disk is.
 		s.Log.Debug("save state", zap.Stringer("session", s.Key), zap.Error(err))
 	}
+
 	done(err)
 
 	if list := s.save.waiting; len(list) > 0 {

@@ -106,8 +106,15 @@ type Times struct {
 
 // UsualTimes are those outside of tests.
 func UsualTimes() Times {
-	return Times{IdleAfter: 10 * time.Minute, LateText: 2 * time.Second, FlushEvery: time.Second, ProcsAfter: time.Second,
-		QuietChain: 2 * time.Minute, RetryFirst: time.Second, RetryLongest: 30 * time.Second}
+	return Times{
+		IdleAfter:    10 * time.Minute,
+		LateText:     2 * time.Second,
+		FlushEvery:   time.Second,
+		ProcsAfter:   time.Second,
+		QuietChain:   2 * time.Minute,
+		RetryFirst:   time.Second,
+		RetryLongest: 30 * time.Second,
+	}
 }
 
 // MaxBuilds bounds the checkpoints that are written at the same time, each with its git. A store that hangs for one

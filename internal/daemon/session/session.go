@@ -94,6 +94,7 @@ func New(v *Services, state *checkpoint.State, a agent.Agent, replayed bool) *Se
 		s.lastSeen = state.LastEvent
 		s.resume()
 	}
+
 	s.show()
 	return s
 }
@@ -122,6 +123,7 @@ func (s *Session) Run(ctx context.Context) {
 	if s.state.Proc != nil && s.state.Live {
 		s.Watch.Await(*s.state.Proc)
 	}
+
 	s.Safely(s.Key.String(), func() { s.read(ctx) })
 
 	timer := time.NewTimer(0)
@@ -135,6 +137,7 @@ func (s *Session) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
+
 		s.Safely(s.Key.String(), func() { f(ctx) })
 		s.Safely(s.Key.String(), func() { s.advance(ctx) })
 		s.show()
@@ -146,6 +149,7 @@ func (s *Session) Run(ctx context.Context) {
 			}
 			wake = time.Now().Add(s.Times.IdleAfter)
 		}
+
 		timer.Reset(max(time.Until(wake), time.Millisecond))
 	}
 }
@@ -193,6 +197,7 @@ func ask[T any](ctx context.Context, s *Session, f func(ctx context.Context) T) 
 		}
 	case <-ctx.Done():
 	}
+
 	return answer, ok
 }
 
@@ -229,6 +234,7 @@ func (s *Session) event(ctx context.Context, e checkpoint.Event) Result {
 	if e.At.IsZero() {
 		e.At = now
 	}
+
 	e.Key = s.Key
 	payload, err := json.Marshal(e)
 	if err != nil {
@@ -237,6 +243,7 @@ func (s *Session) event(ctx context.Context, e checkpoint.Event) Result {
 	if e.Seq, err = s.Journal.Append(ctx, payload); err != nil {
 		return Result{Err: err}
 	}
+
 	s.recent.add(e.ID, e.Seq)
 
 	before := s.state.Proc
@@ -246,6 +253,7 @@ func (s *Session) event(ctx context.Context, e checkpoint.Event) Result {
 	if effect.Double {
 		return Result{Seq: e.Seq, Double: true, Decision: noTrigger}
 	}
+
 	s.follow(ctx, before)
 	return Result{Seq: e.Seq, Decision: s.decide(ctx, effect, now)}
 }
@@ -265,9 +273,11 @@ func (s *Session) follow(ctx context.Context, before *checkpoint.Proc) {
 	if s.state.Transcript != "" && s.state.Transcript != s.file.opened {
 		s.read(ctx)
 	}
+
 	for _, part := range s.file.watched {
 		s.Watch.Active(part)
 	}
+
 	if s.previous != nil {
 		s.Watch.Active(s.previous.path)
 	}

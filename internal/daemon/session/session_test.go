@@ -25,18 +25,20 @@ func TestRoundsAtLeisure(t *testing.T) {
 	})
 }
 
-// Twelve rounds in four minutes: a SPARSE at the fifth, one that the clock takes without an event when its gate opens, and none
-// in the silence after it.
+// Twelve rounds in four minutes: a SPARSE at the fifth, one that the clock takes without an event when its gate opens,
+// and none in the silence after it.
 func TestWhatTimeRefusesIsTakenLater(t *testing.T) {
 	alone(t, func(t *testing.T, b *bench) {
 		for i := range 12 {
 			b.at(time.Duration(i+1) * 20 * time.Second)
 			b.round()
 		}
+
 		b.at(9 * time.Minute)
 		if got, want := b.taken(), []string{"SPARSE 1m40s", "SPARSE 6m40s"}; !slices.Equal(got, want) {
 			t.Errorf("taken: %q, want %q", got, want)
 		}
+
 		ticks := b.Counts.Ticks.Load()
 		b.at(13 * time.Minute)
 		if got := b.Counts.Ticks.Load(); got != ticks {
@@ -53,10 +55,12 @@ func TestAnIdleSessionLeaves(t *testing.T) {
 		if b.house.left.Load() {
 			t.Fatal("it left before its time")
 		}
+
 		b.at(11 * time.Minute)
 		if !b.house.left.Load() {
 			t.Fatal("it is in memory after eleven idle minutes")
 		}
+
 		<-b.ended
 		st, err := b.Dir.LoadState(b.Key)
 		if err != nil || st.Rounds != 1 {
@@ -68,7 +72,8 @@ func TestAnIdleSessionLeaves(t *testing.T) {
 	})
 }
 
-// A store that fails is tried again with a growing pause; nothing is lost, the log is told once, and who waits hears of it.
+// A store that fails is tried again with a growing pause; nothing is lost, the log is told once, and who waits hears of
+// it.
 func TestAFailedCheckpointIsTriedAgain(t *testing.T) {
 	alone(t, func(t *testing.T, b *bench) {
 		b.round()
@@ -77,6 +82,7 @@ func TestAFailedCheckpointIsTriedAgain(t *testing.T) {
 		if r := <-reply; !ok || !errors.Is(r.Err, errBroken) || !r.Decision.Owed {
 			t.Errorf("a checkpoint by hand: %+v, want the store's error, and owed", r)
 		}
+
 		b.at(time.Minute)
 		b.disk.fail(nil)
 		b.at(2 * time.Minute)
@@ -85,7 +91,16 @@ func TestAFailedCheckpointIsTriedAgain(t *testing.T) {
 		for i := 1; i < len(b.disk.puts); i++ {
 			after = append(after, b.disk.puts[i].Sub(b.disk.puts[i-1]).Round(time.Second))
 		}
-		want := []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 30 * time.Second}
+
+		want := []time.Duration{
+			time.Second,
+			2 * time.Second,
+			4 * time.Second,
+			8 * time.Second,
+			16 * time.Second,
+			30 * time.Second,
+		}
+
 		if !slices.Equal(after, want) {
 			t.Errorf("tried again after %v, want %v", after, want)
 		}
@@ -108,9 +123,11 @@ func TestAHungStoreDelaysNoEvent(t *testing.T) {
 		for range 100 {
 			b.round()
 		}
+
 		if took := time.Since(b.began); took > 0 {
 			t.Errorf("events waited %s for the store", took)
 		}
+
 		close(let)
 		if r := <-reply; !r.Decision.Take || r.Number != 1 {
 			t.Errorf("the checkpoint: %+v, want number 1", r)
@@ -127,6 +144,7 @@ func TestAPanicCostsOneCheckpoint(t *testing.T) {
 		if r := <-reply; r.Err == nil {
 			t.Errorf("got %+v, want an error", r)
 		}
+
 		b.disk.fail(nil)
 		b.at(time.Minute)
 		if got := b.taken(); len(got) != 1 || b.Counts.Panics.Load() != 1 {
@@ -146,6 +164,7 @@ func TestTheSameEventCountsOnce(t *testing.T) {
 		if first.Double || !again.Double || again.Seq != first.Seq {
 			t.Errorf("first %+v, again %+v; want the second to be a double with the same number", first, again)
 		}
+
 		rounds, _ := Ask(t.Context(), b.Session, func(st *checkpoint.State) int { return st.Rounds })
 		if rounds != 1 {
 			t.Errorf("%d rounds, want 1", rounds)
@@ -161,9 +180,14 @@ func TestAskingEndsWithTheContext(t *testing.T) {
 		b.at(0) // it is held up now
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, ok := b.Apply(ctx, checkpoint.Event{Kind: checkpoint.EventStop}); ok || time.Since(b.began) != time.Second {
+		if _, ok := b.Apply(
+			ctx,
+			checkpoint.Event{Kind: checkpoint.EventStop},
+		); ok ||
+			time.Since(b.began) != time.Second {
 			t.Errorf("answered: %t after %s; want no answer after 1s", ok, time.Since(b.began))
 		}
+
 		close(let)
 	})
 }

@@ -15,13 +15,18 @@ func (s *Session) Status(ctx context.Context) (query.SessionStatus, bool) {
 		st.ConsecutiveFailures, st.Degraded = s.failures, s.Degraded()
 		st.AtRisk.Bytes = s.file.behind
 		if st.Transcript != nil {
-			st.Transcript.Generations, st.Transcript.MirrorError = s.file.gens, cmp.Or(s.file.mirrorErr, s.Mirrors.NoKey)
+			st.Transcript.Generations, st.Transcript.MirrorError = s.file.gens, cmp.Or(
+				s.file.mirrorErr,
+				s.Mirrors.NoKey,
+			)
 		}
+
 		for _, a := range s.Store.State().Aside {
 			if a.Session == s.Key.Dir() {
 				st.Aside = a.Reason
 			}
 		}
+
 		return st
 	})
 }

@@ -43,6 +43,7 @@ func (s *Session) read(ctx context.Context) {
 	if s.agent == nil || s.state.Transcript == "" {
 		return
 	}
+
 	f := &s.file
 	moved := f.source == nil || f.opened != s.state.Transcript
 	if f.reading || moved && f.copying {
@@ -77,6 +78,7 @@ func (s *Session) fetch(
 	if err == nil {
 		err = s.tellChildren(ctx, b, workspace)
 	}
+
 	return b, ours, err
 }
 
@@ -92,6 +94,7 @@ func (s *Session) handOver(ctx context.Context, b *checkpoint.Batch, workspace s
 			own = append(own, e)
 		}
 	}
+
 	b.Entries = own
 
 	for id, list := range others {
@@ -104,6 +107,7 @@ func (s *Session) handOver(ctx context.Context, b *checkpoint.Batch, workspace s
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -122,6 +126,7 @@ func (s *Session) tellChildren(ctx context.Context, b checkpoint.Batch, workspac
 		default:
 			continue
 		}
+
 		if r := s.Others.Apply(ctx, key, e); r.Err != nil {
 			return fmt.Errorf("tell sub-agent %s: %w", key, r.Err)
 		}
@@ -140,6 +145,7 @@ func parts(list []checkpoint.Entry) [][]checkpoint.Entry {
 			begin, size = i+1, 0
 		}
 	}
+
 	return all
 }
 
@@ -155,6 +161,7 @@ func (s *Session) readBatch(ctx context.Context, path string, b checkpoint.Batch
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil // not there yet, or not any more: the events and the mirror stand
 	}
+
 	text := ""
 	if err != nil {
 		text = err.Error()
@@ -164,6 +171,7 @@ func (s *Session) readBatch(ctx context.Context, path string, b checkpoint.Batch
 	} else {
 		s.entries(ctx, b)
 	}
+
 	s.file.readErr = text
 	s.copyToMirror(ctx)
 
@@ -191,6 +199,7 @@ func (s *Session) entries(ctx context.Context, b checkpoint.Batch) {
 		s.note(ctx, checkpoint.Event{Kind: checkpoint.EventEntries, Entries: list[i], First: b.First})
 		b.Entries = list[i+1]
 	}
+
 	s.note(ctx, recovery.Event(s.Key, b, time.Now().UTC()))
 
 	compacted := func(e checkpoint.Entry) bool { return e.Kind == checkpoint.EntryCompaction }
@@ -213,9 +222,11 @@ func (s *Session) openFile(ctx context.Context) {
 	if len(files) == 0 {
 		s.file.watched = []string{path}
 	}
+
 	for _, file := range s.file.watched {
 		s.Watch.Bind(file, s.Key)
 	}
+
 	if s.Mirrors.Off || len(files) > 0 { // a database is no file of lines
 		return
 	}
@@ -225,6 +236,7 @@ func (s *Session) openFile(ctx context.Context) {
 		s.file.mirrorErr = err.Error()
 		return
 	}
+
 	s.file.mirror, s.file.size = m, s.Dir.Copies(s.Key)
 	s.file.ours = before.source == nil && s.file.size > 0 // it was before the daemon's start
 }
@@ -247,16 +259,20 @@ func (s *Session) closeFile() {
 	if f.source == nil {
 		return
 	}
+
 	for _, part := range f.watched {
 		s.Watch.Unbind(part, s.Key)
 	}
+
 	if err := f.source.Close(); err != nil {
 		s.Log.Debug("close transcript", zap.Stringer("session", s.Key), zap.Error(err))
 	}
+
 	if f.mirror != nil {
 		if err := f.mirror.Close(); err != nil {
 			s.Log.Warn("close mirror", zap.Stringer("session", s.Key), zap.Error(err))
 		}
 	}
+
 	s.file = transcript{}
 }

@@ -24,6 +24,7 @@ func (s *Server) writeAnswers(ctx, talk context.Context, c *conn, answers <-chan
 		if err == nil && (a.Written != nil || len(answers) == 0) {
 			err = s.flush(talk, c, w)
 		}
+
 		a.tell(ctx, err == nil)
 		if err != nil {
 			return
@@ -33,6 +34,7 @@ func (s *Server) writeAnswers(ctx, talk context.Context, c *conn, answers <-chan
 			s.stream(talk, c, a.Stream)
 			return
 		}
+
 		c.end()
 	}
 }
@@ -64,6 +66,7 @@ func (s *Server) writeAnswer(ctx context.Context, c *conn, w *bufio.Writer, a *A
 	if _, err := w.Write(append(line, '\n')); err != nil {
 		return err
 	}
+
 	_, err = w.Write(a.Body)
 	return err
 }

@@ -47,6 +47,7 @@ func (l *connLimit) admit(c *conn, now time.Duration) (other *conn, ok bool) {
 		}
 		delete(l.mu.all, other)
 	}
+
 	l.mu.all[c] = struct{}{}
 	return other, true
 }
@@ -72,6 +73,7 @@ func (l *connLimit) idlest(now time.Duration) (idlest *conn) {
 	case slowest != nil && now-time.Duration(slowest.begun.Load()) >= l.dawdle:
 		return slowest
 	}
+
 	return nil
 }
 
@@ -132,6 +134,7 @@ func (c *conn) Write(b []byte) (n int, err error) {
 		m, err = c.UnixConn.Write(b[n:min(n+onePiece, len(b))])
 		n += m
 	}
+
 	return n, err
 }
 

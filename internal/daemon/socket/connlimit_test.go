@@ -33,15 +33,18 @@ func (o one) in(t *testing.T, l *connLimit, now time.Duration) *conn {
 	if _, ok := l.admit(c, now-o.moved); !ok {
 		t.Fatal("no slot although not all are in use")
 	}
+
 	for range o.open {
 		c.begin(now - o.begun)
 		if o.begun == 0 {
 			c.whole()
 		}
 	}
+
 	if o.reads {
 		c.give()
 	}
+
 	return c
 }
 
@@ -73,6 +76,7 @@ func TestTheIdlestMakesRoom(t *testing.T) {
 			for _, o := range tc.there {
 				there = append(there, o.in(t, l, now))
 			}
+
 			got, ok := l.admit(&conn{}, now)
 			var want *conn
 			if tc.want >= 0 {
@@ -111,6 +115,7 @@ func TestNobodyShutsOutOthers(t *testing.T) {
 		for range slots {
 			all = append(all, s.hung(`{"op":"he`))
 		}
+
 		s.served(5 * time.Second)
 		until(t, "one that was evicted is told to send it again", func() bool {
 			return slices.ContainsFunc(all, func(c net.Conn) bool {
@@ -120,6 +125,7 @@ func TestNobodyShutsOutOthers(t *testing.T) {
 			})
 		})
 	})
+
 	t.Run("in the middle of a payload", func(t *testing.T) {
 		s := serve(t, few)
 		for range slots {
@@ -127,6 +133,7 @@ func TestNobodyShutsOutOthers(t *testing.T) {
 		}
 		s.served(5 * time.Second)
 	})
+
 	t.Run("subscribers", func(t *testing.T) {
 		s := serve(t, few)
 		for range slots {
@@ -134,6 +141,7 @@ func TestNobodyShutsOutOthers(t *testing.T) {
 		}
 		s.served(5 * time.Second)
 	})
+
 	t.Run("those who do not read", func(t *testing.T) {
 		s := serve(t, few)
 		for range slots {
@@ -144,8 +152,10 @@ func TestNobodyShutsOutOthers(t *testing.T) {
 				t.Fatalf("asking without reading: %v; want that nothing more goes in", err)
 			}
 		}
+
 		s.served(5 * time.Second)
 	})
+
 	t.Run("slowly", func(t *testing.T) {
 		s := serve(t, few)
 		end := s.trickle(slots)
@@ -176,6 +186,7 @@ func (s *serving) trickle(n int) (end func()) {
 			}
 		})
 	}
+
 	return func() { close(stop); all.Wait() }
 }
 
@@ -185,6 +196,7 @@ func TestBigPayloadsMakeRoom(t *testing.T) {
 	for range maxBig {
 		s.hung(fmt.Sprintf(`{"op":"hook","agent":"claude-code","event":"Stop","len":%d}`+"\n{", 2*bigPayload))
 	}
+
 	until(t, "all have their slots", func() bool { return s.big.taken() == maxBig })
 
 	began := time.Now()
@@ -202,6 +214,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	for range 4 {
 		s.raw()
 	}
+
 	refused := s.raw()
 	if _, err := refused.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !strings.Contains(fmt.Sprint(err), "reset") {
 		t.Errorf("the fifth connection: %v, want it closed", err)
@@ -215,6 +228,7 @@ func TestSlowReader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer slow.Close()
 	ended := make(chan error, 1)
 	go func() {
@@ -229,6 +243,7 @@ func TestSlowReader(t *testing.T) {
 	if got, err := s.ask(wire.Request{Op: "event"}, nil); err != nil || got.Kept != wire.KeptDisk {
 		t.Errorf("an event beside a slow reader: %+v, %v", got, err)
 	}
+
 	select {
 	case <-ended:
 	case <-time.After(patience):
@@ -245,9 +260,11 @@ func TestFeed(t *testing.T) {
 	for range cap(lines) + 3 {
 		f.Publish(Notice{What: "event"})
 	}
+
 	for range cap(lines) {
 		<-lines
 	}
+
 	f.Publish(Notice{What: "breaker"})
 	var got Notice
 	if err := json.Unmarshal(<-lines, &got); err != nil || got.What != "breaker" || got.Lost != 3 {
@@ -266,6 +283,7 @@ func FuzzReadRequest(f *testing.F) {
 	for _, seed := range []string{`{"op":"status"}`, `{"op":"hook","len":3}` + "\nabc", `{"len":9999999}`, `{"op":7}`, "null", "", `{"op":"event","body":{}}`} {
 		f.Add([]byte(seed + "\n"))
 	}
+
 	s := New(&scribe{}, Options{})
 	f.Fuzz(func(t *testing.T, in []byte) {
 		r := bufio.NewReader(bytes.NewReader(in))
@@ -273,6 +291,7 @@ func FuzzReadRequest(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		req, err := readHeader(line)
 		if err != nil {
 			return
@@ -280,6 +299,7 @@ func FuzzReadRequest(f *testing.F) {
 		if req.Op == "" && (req.Len != 0 || req.ID != "") {
 			t.Errorf("fields of an agent's payload were taken for ours: %+v", req)
 		}
+
 		payload, free, err := s.readPayload(t.Context(), &conn{}, r, &req)
 		free()
 		if err == nil && len(payload) > min(max(req.Len, 0), wire.MaxPayload) {

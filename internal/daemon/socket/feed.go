@@ -43,6 +43,7 @@ func (f *Feed) Subscribe(ctx context.Context) *Answer {
 	if f.mu.subscribers == nil {
 		f.mu.subscribers = map[*subscriber]bool{}
 	}
+
 	f.mu.subscribers[s] = true
 
 	context.AfterFunc(ctx, func() {
@@ -50,6 +51,7 @@ func (f *Feed) Subscribe(ctx context.Context) *Answer {
 		defer f.mu.Unlock()
 		delete(f.mu.subscribers, s)
 	})
+
 	return &Answer{Reply: wire.Reply{OK: true}, Stream: s.lines}
 }
 
@@ -68,6 +70,7 @@ func (f *Feed) Publish(n Notice) {
 		if err != nil {
 			return
 		}
+
 		select {
 		case s.lines <- append(line, '\n'):
 			s.lost = 0

@@ -68,6 +68,7 @@ func serve(t *testing.T, change ...func(*Options)) *serving {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	place, err := Listen(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -75,10 +76,17 @@ func serve(t *testing.T, change ...func(*Options)) *serving {
 
 	ready, h := make(chan struct{}), &scribe{}
 	close(ready)
-	opt := Options{Ready: ready, Connections: 600, Log: zap.NewNop(), Times: Times{Ready: patience, Frame: patience, Write: patience}}
+	opt := Options{
+		Ready:       ready,
+		Connections: 600,
+		Log:         zap.NewNop(),
+		Times:       Times{Ready: patience, Frame: patience, Write: patience},
+	}
+
 	for _, f := range change {
 		f(&opt)
 	}
+
 	s := New(h, opt)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -91,6 +99,7 @@ func serve(t *testing.T, change ...func(*Options)) *serving {
 			t.Error(err)
 		}
 	})
+
 	return &serving{Server: s, t: t, feed: &h.feed, dir: dir, place: place}
 }
 
@@ -101,10 +110,12 @@ func (s *serving) raw() *net.UnixConn {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	s.t.Cleanup(func() { _ = c.Close() })
 	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
 		s.t.Fatal(err)
 	}
+
 	return c.(*net.UnixConn)
 }
 
@@ -114,6 +125,7 @@ func (s *serving) ask(req wire.Request, payload []byte) (wire.Reply, error) {
 	if err != nil {
 		return wire.Reply{}, err
 	}
+
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
@@ -129,6 +141,7 @@ func (s *serving) served(within time.Duration) {
 		reply, err := s.ask(wire.Request{Op: "event"}, nil)
 		return err == nil && reply.Kept == wire.KeptDisk
 	})
+
 	if took := time.Since(began); took > within {
 		s.t.Errorf("a new client was served after %s, want %s at most", took.Round(time.Millisecond), within)
 	}

@@ -43,11 +43,13 @@ func Listen(stateDir string) (*Place, error) {
 		if err == nil {
 			return p, nil
 		}
+
 		errs = append(errs, err)
 		if errors.Is(err, ErrRunning) {
 			return nil, errors.Join(err, p.Unlock())
 		}
 	}
+
 	return nil, errors.Join(fmt.Errorf("%w: %w", ErrPlace, errors.Join(errs...)), p.Unlock())
 }
 
@@ -56,15 +58,18 @@ func (p *Place) take(path, stateDir string) error {
 	if err := os.MkdirAll(folder, vfs.DirMode); err != nil {
 		return fmt.Errorf("make %s: %w", folder, err)
 	}
+
 	target := folder
 	if folder == filepath.Clean(stateDir) { // it may be a link of the user's own
 		if name, err := filepath.EvalSymlinks(folder); err == nil {
 			target = name
 		}
 	}
+
 	if err := wire.Private(target); err != nil {
 		return err
 	}
+
 	const flags = os.O_CREATE | os.O_RDONLY | vfs.PlainFlags
 	lock := flock.New(lockName(path), flock.SetPermissions(vfs.FileMode), flock.SetFlag(flags))
 	held, err := lock.TryLock()
@@ -74,20 +79,25 @@ func (p *Place) take(path, stateDir string) error {
 	if !held {
 		return fmt.Errorf("%w (lock %s)", ErrRunning, lock.Path())
 	}
+
 	p.locks = append(p.locks, lock)
+
 	// No client follows a link to a socket. The lock is held there all the same, for whoever comes by the folder's
 	// other name.
 	if err := wire.Private(folder); err != nil {
 		return err
 	}
+
 	l, err := bind(path)
 	if err != nil {
 		return err
 	}
+
 	p.Listener, p.Path = l, path
 	if p.made, err = os.Lstat(path); err != nil {
 		return errors.Join(fmt.Errorf("look at %s: %w", path, err), l.Close())
 	}
+
 	return nil
 }
 
@@ -106,6 +116,7 @@ func (p *Place) Close() error {
 	if !p.Lost() {
 		err = errors.Join(err, os.Remove(p.Path))
 	}
+
 	return err
 }
 
@@ -143,14 +154,17 @@ func bind(path string) (net.Listener, error) {
 			return nil, fmt.Errorf("remove the stale socket: %w", err)
 		}
 	}
+
 	// It is closed on exec, and the folder is closed to others already.
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		return nil, fmt.Errorf("listen at %s (%d bytes): %w", path, len(path), err)
 	}
+
 	l.SetUnlinkOnClose(false) // by then another daemon's socket may be there: Place.Close looks first
 	if err := os.Chmod(path, vfs.FileMode); err != nil {
 		return nil, errors.Join(fmt.Errorf("close %s to others: %w", path, err), l.Close())
 	}
+
 	return l, nil
 }

@@ -20,6 +20,7 @@ func (s *Server) readRequests(ctx, talk context.Context, c *conn, answers chan<-
 		if _, err := r.Peek(1); err != nil {
 			return err // between requests a client may be silent for as long as its slot is not needed
 		}
+
 		c.begin(c.now())
 		if err := c.SetReadDeadline(time.Now().Add(s.opt.Times.Frame)); err != nil {
 			return err
@@ -42,6 +43,7 @@ func (s *Server) readRequests(ctx, talk context.Context, c *conn, answers chan<-
 		} else {
 			c.end()
 		}
+
 		if err != nil {
 			return err
 		}
@@ -73,6 +75,7 @@ func (s *Server) readRequest(ctx context.Context, c *conn, r *bufio.Reader, cl *
 		return Failure(wire.CodeBadRequest, "not a JSON object: "+err.Error(),
 			"one JSON object a line; see docs/protocol.md"), nil
 	}
+
 	if req.Op == "" {
 		c.whole()
 		return s.handle(ctx, cl, req, line), nil // a bare payload of the agent that said hello
@@ -84,6 +87,7 @@ func (s *Server) readRequest(ctx context.Context, c *conn, r *bufio.Reader, cl *
 		s.Counts.CutFrames.Add(1)
 		return nil, err
 	}
+
 	c.whole()
 	return s.handle(ctx, cl, req, payload), nil
 }
@@ -111,6 +115,7 @@ func (s *Server) waitReady(ctx context.Context) bool {
 	case <-t.C:
 	case <-ctx.Done():
 	}
+
 	return false
 }
 
@@ -125,6 +130,7 @@ func readHeader(line []byte) (wire.Request, error) {
 	if req.Op == "" {
 		req = wire.Request{}
 	}
+
 	return req, err
 }
 
@@ -139,6 +145,7 @@ func readLine(r *bufio.Reader, limit int) ([]byte, error) {
 		if len(line)+len(part) > limit {
 			return nil, errLongLine
 		}
+
 		line = append(line, part...)
 
 		switch {
@@ -162,6 +169,7 @@ func (s *Server) readPayload(
 	if req.Len <= 0 {
 		return nil, free, nil
 	}
+
 	if req.Len > bigPayload {
 		if err := s.waitForSlot(ctx, c); err != nil {
 			return nil, free, err
@@ -174,12 +182,14 @@ func (s *Server) readPayload(
 	if _, err := io.CopyN(&b, r, keep); err != nil {
 		return nil, free, err
 	}
+
 	if over := int64(req.Len) - keep; over > 0 {
 		req.Cut = true
 		if _, err := io.CopyN(io.Discard, r, over); err != nil {
 			return nil, free, err
 		}
 	}
+
 	return b.Bytes(), free, nil
 }
 

@@ -3,10 +3,10 @@
 //
 // It promises:
 //   - One daemon listens for a state folder, and only the user's own processes are heard.
-//   - Answers come in the order of the requests. Requests are pipelined, and one that takes long delays those behind it on its
-//     own connection alone.
-//   - Lines, payloads, connections and the time for each request and answer are bounded. When all connections are in use, a new
-//     one replaces an idle one, so that no client shuts out the others.
+//   - Answers come in the order of the requests. Requests are pipelined, and one that takes long delays those behind it
+//     on its own connection alone.
+//   - Lines, payloads, connections and the time for each request and answer are bounded. When all connections are in
+//     use, a new one replaces an idle one, so that no client shuts out the others.
 //   - What a client is told about its event is true: its answer waits until the record is where the answer says.
 //
 // It does not promise that a client gets its answer: one that does not read is given up.
@@ -136,11 +136,13 @@ func (s *Server) Serve(ctx, talk context.Context, l net.Listener) {
 			hang()
 			continue
 		}
+
 		conns.Go(func() {
 			defer hang()
 			defer all.leave(c)
 			s.converse(ctx, talk, c)
 		})
+
 		s.inTurn(talk, c)
 	}
 }
@@ -161,6 +163,7 @@ func (s *Server) admit(accepted net.Conn, hang context.CancelFunc, all *connLimi
 		_ = u.Close() // the client's event goes to the spool
 		return nil
 	}
+
 	s.evict(other)
 	return c
 }
@@ -180,6 +183,7 @@ func (s *Server) inTurn(ctx context.Context, c *conn) {
 	default:
 		return // no request is answered yet
 	}
+
 	if !wire.Gone(c.UnixConn) {
 		return
 	}
@@ -211,6 +215,7 @@ func (s *Server) converse(ctx, talk context.Context, c *conn) {
 		_ = c.CloseRead()
 		_ = c.SetWriteDeadline(time.Now().Add(hangUp))
 	})
+
 	defer stop()
 
 	answers := make(chan *Answer, 128)

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// shifted is added to every package of belay in programs whose wall clock a test can set: by so many seconds as a file says. The
-// monotonic clock, the libraries' and the files' times go on as they are.
+// shifted is added to every package of belay in programs whose wall clock a test can set: by so many seconds as a file
+// says. The monotonic clock, the libraries' and the files' times go on as they are.
 const shifted = `
 
 import (
@@ -43,10 +43,19 @@ var readsClock = regexp.MustCompile(`\btime\.(Now|Since|Until)\b`)
 // movable builds programs whose wall clock can be set.
 func movable(t *testing.T) string {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}} {{.Name}} {{.Dir}} {{join .GoFiles \" \"}}{{end}}", "belay/cmd/belay").Output()
+	out, err := exec.Command(
+		"go",
+		"list",
+		"-deps",
+		"-f",
+		"{{if not .Standard}}{{.ImportPath}} {{.Name}} {{.Dir}} {{join .GoFiles \" \"}}{{end}}",
+		"belay/cmd/belay",
+	).Output()
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	dir := t.TempDir()
 	replace := map[string]string{}
 	put := func(name, text string) {
@@ -58,11 +67,13 @@ func movable(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
+
 	for line := range strings.Lines(string(out)) {
 		f := strings.Fields(line)
 		if !strings.HasPrefix(f[0], "belay/") {
 			continue
 		}
+
 		found := false
 		for _, name := range f[3:] {
 			name = filepath.Join(f[2], name)
@@ -75,35 +86,50 @@ func movable(t *testing.T) string {
 				found = true
 			}
 		}
+
 		if found {
 			put(filepath.Join(f[2], "shifted.go"), "package "+f[1]+shifted)
 		}
 	}
+
 	overlay, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	file := filepath.Join(dir, "overlay.json")
 	if err := os.WriteFile(file, overlay, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	to := filepath.Join(filepath.Dir(bin), "movable")
 	if err := build(to, "-overlay", file); err != nil {
 		t.Fatal(err)
 	}
+
 	return to
 }
 
-// The wall clock jumps both ways under the daemon: gates may open early and are never held shut, there is no storm of beats or
-// checkpoints, and events stay in their order.
+// The wall clock jumps both ways under the daemon: gates may open early and are never held shut, there is no storm of
+// beats or checkpoints, and events stay in their order.
 func TestClockJumps(t *testing.T) {
 	if !long() {
-		t.Skip("builds all of belay anew: BELAY_LONG=1 runs it; the gates' and the heartbeat's own tests move the clock in the short form")
+		t.Skip(
+			"builds all of belay anew: BELAY_LONG=1 runs it; the gates' and the heartbeat's own tests move the clock in the short form",
+		)
 	}
+
 	const gate, beat = 3 * time.Second, 2 * time.Second
 	clock := filepath.Join(t.TempDir(), "clock")
-	w := newWorld(t, "BELAY_TEST_CLOCK="+clock, "BELAY_HEARTBEAT_EVERY=@every 2s", "BELAY_GATES_FULL_TIME=3s", "BELAY_GATES_SPARSE_TIME=3s",
-		"BELAY_JOURNAL_SEGMENT=16MB")
+	w := newWorld(
+		t,
+		"BELAY_TEST_CLOCK="+clock,
+		"BELAY_HEARTBEAT_EVERY=@every 2s",
+		"BELAY_GATES_FULL_TIME=3s",
+		"BELAY_GATES_SPARSE_TIME=3s",
+		"BELAY_JOURNAL_SEGMENT=16MB",
+	)
+
 	w.bin = movable(t)
 	set := func(d time.Duration) {
 		t.Helper()
@@ -114,6 +140,7 @@ func TestClockJumps(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	set(0)
 	d := w.start()
 	w.rounds("s", 6, 50)
@@ -124,6 +151,7 @@ func TestClockJumps(t *testing.T) {
 		if got := time.Until(w.status().Heartbeat); jump == 0 && got > day {
 			t.Errorf("the last beat is said to be in %s", got)
 		}
+
 		early := int64(0)
 		until(t, "a checkpoint", func() bool {
 			w.rounds("s", 1, 50)
@@ -134,6 +162,7 @@ func TestClockJumps(t *testing.T) {
 			}
 			return now > taken
 		})
+
 		took := time.Since(began)
 		if early > 3 {
 			t.Errorf("clock at %s: %d checkpoints at once, want a few at the most", jump, early)
@@ -141,11 +170,20 @@ func TestClockJumps(t *testing.T) {
 		if got, most := len(w.beats())-beats, int(took/beat)+2; got > most {
 			t.Errorf("clock at %s: %d beats in %s, want %d at the most", jump, got, took, most)
 		}
-		t.Logf("clock at %s: a checkpoint after %s, %d at once, %d beats", jump, took.Round(time.Millisecond), early, len(w.beats())-beats)
+
+		t.Logf(
+			"clock at %s: a checkpoint after %s, %d at once, %d beats",
+			jump,
+			took.Round(time.Millisecond),
+			early,
+			len(w.beats())-beats,
+		)
 	}
+
 	if err := d.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+
 	var want []string
 	for i, jump := range []time.Duration{day, 0, 2 * time.Hour, -day} {
 		set(jump)
@@ -153,9 +191,11 @@ func TestClockJumps(t *testing.T) {
 		w.prompt(claudeSession, want[i])
 		w.quiet()
 	}
+
 	if err := d.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
+
 	until(t, "the spool is empty", func() bool { return w.spooled() == 0 })
 	d.kill()
 	w.compare()

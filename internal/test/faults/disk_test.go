@@ -23,6 +23,7 @@ func (w *world) fill(free int64) (empty func()) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	n, err := io.Copy(f, zeros{})
 	if !errors.Is(err, syscall.ENOSPC) {
 		w.t.Fatalf("the disk took %d bytes, %v; want it full", n, err)
@@ -30,6 +31,7 @@ func (w *world) fill(free int64) (empty func()) {
 	if err := errors.Join(f.Truncate(max(n-free, 0)), f.Close()); err != nil {
 		w.t.Fatal(err)
 	}
+
 	return func() {
 		if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
 			w.t.Error(err)
@@ -41,7 +43,8 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
-// badDisk is what every fault of the disk must show while it lasts: hooks in time, honest answers, a status that names it.
+// badDisk is what every fault of the disk must show while it lasts: hooks in time, honest answers, a status that names
+// it.
 func (w *world) badDisk(says string) {
 	w.t.Helper()
 	last := wire.Reply{}
@@ -49,12 +52,15 @@ func (w *world) badDisk(says string) {
 		last = w.rounds("bad", 10, 2000)
 		return last.Kept != wire.KeptDisk
 	})
+
 	if !last.OK || last.Kept != wire.KeptMemory {
 		w.t.Errorf("answer %+v, want it kept in memory", last)
 	}
+
 	for range 5 {
 		w.prompt("33333333-3333-4333-8333-333333333333", "the disk is bad")
 	}
+
 	if out, err := w.belay("status"); err != nil || !strings.Contains(out, says) {
 		w.t.Errorf("belay status: %v\n%s\nwant %q in it", err, out, says)
 	}
@@ -70,10 +76,12 @@ func (w *world) better(d *daemonProc) {
 	if reply := w.rounds("after", 1, 10); reply.Kept != wire.KeptDisk {
 		w.t.Errorf("answer %+v after the disk is well, want it on disk", reply)
 	}
+
 	lines := w.logLines()
 	if lines > 20 {
 		w.t.Errorf("%d lines in the log, want 20 at most", lines)
 	}
+
 	st := w.status()
 	w.quiet()
 	d.kill()
@@ -81,6 +89,7 @@ func (w *world) better(d *daemonProc) {
 	if got := w.states()["bad"]; got == nil || got.Rounds != w.mu.sent["bad"] {
 		w.t.Errorf("session bad has %+v, want all its %d rounds: none was dropped", got, w.mu.sent["bad"])
 	}
+
 	w.t.Logf("%d rounds acknowledged as on disk, %d lines in the log, %d dropped", acked, lines, st.Journal.Dropped)
 }
 
@@ -122,6 +131,7 @@ func TestFullDiskDuringACheckpoint(t *testing.T) {
 			sizes = append(sizes, n)
 		}
 	}
+
 	failed := 0
 	for _, free := range sizes {
 		w.rounds("s", 3, 4000)
@@ -129,22 +139,26 @@ func TestFullDiskDuringACheckpoint(t *testing.T) {
 		if _, err := w.belay("checkpoint", "--agent", "tester", "--session", "s", "--workspace", "/proj"); err != nil {
 			failed++
 		}
+
 		w.rounds("s", 3, 4000)
 		empty()
 		w.healed()
 	}
+
 	if failed == 0 {
 		t.Error("no checkpoint met the end of the disk: the test proved nothing")
 	}
 	if out, err := w.belay("checkpoint", "--agent", "tester", "--session", "s", "--workspace", "/proj"); err != nil {
 		t.Errorf("belay checkpoint when there is room: %v %s", err, out)
 	}
+
 	t.Logf("%d of %d checkpoints failed", failed, len(sizes))
 	d.kill()
 	w.compare()
 }
 
-// The disk becomes read-only under the daemon, and writable again. Files that were open before go on as the kernel lets them.
+// The disk becomes read-only under the daemon, and writable again. Files that were open before go on as the kernel lets
+// them.
 func TestReadOnlyDisk(t *testing.T) {
 	w := newWorldOn(t, 16<<20)
 	d := w.start()
@@ -153,9 +167,11 @@ func TestReadOnlyDisk(t *testing.T) {
 		syscall.Mount("", w.state, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, "")); err != nil {
 		t.Skipf("no read-only view can be mounted here: %v", err)
 	}
+
 	w.badDisk("FAILING since")
 	if err := syscall.Unmount(w.state, syscall.MNT_DETACH); err != nil {
 		t.Fatal(err)
 	}
+
 	w.better(d)
 }

@@ -43,6 +43,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		_ = os.RemoveAll(dir) // a temporary folder: nothing is lost if it stays
 		os.Exit(code)
@@ -97,28 +98,42 @@ func newWorld(t *testing.T, settings ...string) *world {
 // newWorldOn has its state folder on a disk of its own of so many bytes, in memory; 0 means the disk that is there.
 func newWorldOn(t *testing.T, size int, settings ...string) *world {
 	t.Helper()
-	base := "/dev/shm" // in memory where that can be: kill -9 does not ask the disk, and a busy one would be most of the time
+
+	// in memory where that can be: kill -9 does not ask the disk, and a busy one would be most of the time
+	base := "/dev/shm"
 	if info, err := os.Stat(base); err != nil || !info.IsDir() {
 		base = ""
 	}
+
 	home, err := os.MkdirTemp(base, "bf")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = os.RemoveAll(home) })
 	w := &world{t: t, bin: bin, state: filepath.Join(home, "s")}
 	w.mu.sent, w.mu.onDisk = map[string]int{}, map[string]int{}
-	w.env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "BELAY_STATE_DIR=" + w.state,
-		"BELAY_GATES_SPARSE_TIME=0s", "BELAY_JOURNAL_SEGMENT=64KB", "BELAY_BREAKER_PAUSE=1s", "BELAY_BREAKER_MAX_PAUSE=2s"}, settings...)
+	w.env = append([]string{
+		"PATH=" + os.Getenv("PATH"),
+		"HOME=" + home,
+		"BELAY_STATE_DIR=" + w.state,
+		"BELAY_GATES_SPARSE_TIME=0s",
+		"BELAY_JOURNAL_SEGMENT=64KB",
+		"BELAY_BREAKER_PAUSE=1s",
+		"BELAY_BREAKER_MAX_PAUSE=2s",
+	}, settings...)
+
 	if err := os.Mkdir(w.state, 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	if size > 0 {
 		if err := syscall.Mount("belay-test", w.state, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0700", size)); err != nil {
 			t.Skipf("no small disk can be mounted here: %v", err)
 		}
 		t.Cleanup(func() { _ = syscall.Unmount(w.state, syscall.MNT_DETACH) })
 	}
+
 	t.Cleanup(w.whole)
 	t.Cleanup(w.endAll)
 	t.Cleanup(w.inTime)
@@ -136,12 +151,14 @@ func (w *world) procs(command string) (pids []int) {
 		if err != nil || !strings.Contains("\x00"+string(env), "\x00BELAY_STATE_DIR="+w.state+"\x00") {
 			continue
 		}
+
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))
 		cmd, rerr := os.ReadFile(filepath.Join(filepath.Dir(name), "cmdline"))
 		if err == nil && rerr == nil && len(cmd) > 0 && strings.Contains(string(cmd), "\x00"+command) {
 			pids = append(pids, pid)
 		}
 	}
+
 	return pids
 }
 
@@ -196,6 +213,7 @@ func (w *world) do(req wire.Request, payload []byte) (wire.Reply, error) {
 	if err != nil {
 		return wire.Reply{}, err
 	}
+
 	defer c.Close()
 	reply, _, err := c.Do(ctx, req, payload)
 	return reply, err
@@ -207,11 +225,13 @@ func (w *world) status() *daemon.Status {
 	if err != nil || !reply.OK {
 		return nil
 	}
+
 	st := new(daemon.Status)
 	if err := json.Unmarshal(reply.Body, st); err != nil {
 		w.t.Errorf("status %s: %v", reply.Body, err)
 		return nil
 	}
+
 	return st
 }
 
@@ -234,14 +254,21 @@ func (w *world) round(c *wire.Conn, session string, size int) (wire.Reply, error
 	if err != nil {
 		return wire.Reply{}, err
 	}
+
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	reply, _, err := c.Do(ctx, wire.Request{Op: "event", Agent: "tester", Session: session, Workspace: "/proj", ID: id, Body: body}, nil)
+	reply, _, err := c.Do(
+		ctx,
+		wire.Request{Op: "event", Agent: "tester", Session: session, Workspace: "/proj", ID: id, Body: body},
+		nil,
+	)
+
 	if err == nil && reply.OK && reply.Kept == wire.KeptDisk {
 		w.mu.Lock()
 		w.mu.onDisk[session]++
 		w.mu.Unlock()
 	}
+
 	return reply, err
 }
 
@@ -252,12 +279,14 @@ func (w *world) rounds(session string, n, size int) (last wire.Reply) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	defer c.Close()
 	for range n {
 		if last, err = w.round(c, session, size); err != nil {
 			w.t.Fatalf("round of %s: %v", session, err)
 		}
 	}
+
 	return last
 }
 
@@ -266,11 +295,13 @@ func (w *world) healed() {
 	w.t.Helper()
 	until(w.t, "all is on disk and the store is well", func() bool {
 		st := w.status()
-		return st != nil && st.Journal.Error == "" && st.Journal.Held == 0 && !st.Degraded && st.Journal.Stored == st.Journal.Last
+		return st != nil && st.Journal.Error == "" && st.Journal.Held == 0 && !st.Degraded &&
+			st.Journal.Stored == st.Journal.Last
 	})
 }
 
-// compare reads the folder as `belay recover` does, without a daemon: what was acknowledged is there, and nothing twice.
+// compare reads the folder as `belay recover` does, without a daemon: what was acknowledged is there, and nothing
+// twice.
 func (w *world) compare() (acked int) {
 	w.t.Helper()
 	states := w.states()
@@ -279,10 +310,18 @@ func (w *world) compare() (acked int) {
 		if s := states[session]; s != nil {
 			got = s.Rounds
 		}
+
 		if acked += w.mu.onDisk[session]; got < w.mu.onDisk[session] || got > sent {
-			w.t.Errorf("session %s: %d acknowledged <= %d recovered <= %d sent does not hold", session, w.mu.onDisk[session], got, sent)
+			w.t.Errorf(
+				"session %s: %d acknowledged <= %d recovered <= %d sent does not hold",
+				session,
+				w.mu.onDisk[session],
+				got,
+				sent,
+			)
 		}
 	}
+
 	return acked
 }
 
@@ -292,10 +331,12 @@ func (w *world) states() map[string]*checkpoint.State {
 	if err != nil || len(rep.Bad) > 0 {
 		w.t.Errorf("states: %v, bad %v", err, rep.Bad)
 	}
+
 	out := map[string]*checkpoint.State{}
 	for key, s := range list {
 		out[key.Session] = s
 	}
+
 	return out
 }
 
@@ -303,15 +344,22 @@ func (w *world) states() map[string]*checkpoint.State {
 func (w *world) prompt(session, text string) time.Duration {
 	w.t.Helper()
 	file := filepath.Join(filepath.Dir(w.state), fmt.Sprintf("in-%d", time.Now().UnixNano()))
-	payload := fmt.Sprintf(`{"session_id":%q,"hook_event_name":"UserPromptSubmit","cwd":"/proj","prompt":%q}`, session, text)
+	payload := fmt.Sprintf(
+		`{"session_id":%q,"hook_event_name":"UserPromptSubmit","cwd":"/proj","prompt":%q}`,
+		session,
+		text,
+	)
+
 	if err := os.WriteFile(file, []byte(payload), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
+
 	defer os.Remove(file)
 	in, err := os.Open(file)
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	defer in.Close()
 	cmd := exec.Command(filepath.Join(w.bin, "belay-hook"), "claude-code", "UserPromptSubmit")
 	cmd.Env, cmd.Stdin = w.env, in
@@ -321,24 +369,38 @@ func (w *world) prompt(session, text string) time.Duration {
 	if err != nil || len(out) > 0 {
 		w.t.Errorf("belay-hook: %v, printed %q; want exit 0 and nothing", err, out)
 	}
+
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.mu.hooks = append(w.mu.hooks, took)
 	return took
 }
 
-// inTime fails the test when hooks took longer than five times what they may. One alone may have had bad luck: the machine is
-// busy. None hangs.
+// inTime fails the test when hooks took longer than five times what they may. One alone may have had bad luck: the
+// machine is busy. None hangs.
 func (w *world) inTime() {
 	if len(w.mu.hooks) == 0 {
 		return
 	}
+
 	slices.Sort(w.mu.hooks)
 	median, slowest := w.mu.hooks[len(w.mu.hooks)/2], w.mu.hooks[len(w.mu.hooks)-1]
 	if most := 5 * wire.EventDeadline; median > most || slowest > 10*most {
-		w.t.Errorf("half of %d hooks took over %s, the slowest %s; want %s at most", len(w.mu.hooks), median, slowest, most)
+		w.t.Errorf(
+			"half of %d hooks took over %s, the slowest %s; want %s at most",
+			len(w.mu.hooks),
+			median,
+			slowest,
+			most,
+		)
 	}
-	w.t.Logf("%d hooks: half within %s, the slowest %s", len(w.mu.hooks), median.Round(time.Millisecond), slowest.Round(time.Millisecond))
+
+	w.t.Logf(
+		"%d hooks: half within %s, the slowest %s",
+		len(w.mu.hooks),
+		median.Round(time.Millisecond),
+		slowest.Round(time.Millisecond),
+	)
 }
 
 // quiet waits until no intake runs.

@@ -22,17 +22,20 @@ import (
 // secretOfTheUser has the form of a key that belay takes out of whatever it keeps: only an exact mirror may hold it.
 const secretOfTheUser = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
 
-// The daemon is killed at random moments while it keeps an exact copy of a growing transcript: what was in the copy stays, the next
-// daemon completes it, a person can read it, and none of it lies unencrypted anywhere in the state folder.
+// The daemon is killed at random moments while it keeps an exact copy of a growing transcript: what was in the copy
+// stays, the next daemon completes it, a person can read it, and none of it lies unencrypted anywhere in the state
+// folder.
 func TestKillDuringAnExactMirror(t *testing.T) {
 	kills := 6
 	if long() {
 		kills = 100
 	}
+
 	seed := uint64(time.Now().UnixNano())
 	if n, err := strconv.ParseUint(os.Getenv("BELAY_SEED"), 10, 64); err == nil {
 		seed = n
 	}
+
 	t.Logf("seed %d, %d kills", seed, kills)
 	rng := rand.New(rand.NewPCG(seed, 2))
 	w := newWorld(t, "BELAY_MIRROR=exact")
@@ -56,18 +59,29 @@ func TestKillDuringAnExactMirror(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if !strings.HasPrefix(now, before) || !strings.HasPrefix(string(source), now) {
-			t.Fatalf("kill %d of seed %d: %d bytes were in the copy, now %d; they are not the beginning of the transcript's %d", i, seed, len(before), len(now), len(source))
+			t.Fatalf(
+				"kill %d of seed %d: %d bytes were in the copy, now %d; they are not the beginning of the transcript's %d",
+				i,
+				seed,
+				len(before),
+				len(now),
+				len(source),
+			)
 		}
+
 		w.noneIsPlain(secretOfTheUser)
 		before = now
 	}
+
 	d := w.start()
 	w.follow(path)
 	source, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	until(t, "the copy is complete", func() bool { return w.exactCopy() == string(source) })
 	if err := d.stop(); err != nil {
 		t.Errorf("the daemon's end: %v", err)
@@ -75,6 +89,7 @@ func TestKillDuringAnExactMirror(t *testing.T) {
 	if got := strings.Count(w.exactCopy(), secretOfTheUser); got < kills {
 		t.Errorf("the copy holds the secret %d times in %d lives of the daemon: the test proved nothing", got, kills)
 	}
+
 	w.noneIsPlain(secretOfTheUser)
 	t.Logf("%d bytes of transcript, all in the copy", len(source))
 }
@@ -82,8 +97,17 @@ func TestKillDuringAnExactMirror(t *testing.T) {
 // follow is the hook that tells the daemon of a transcript.
 func (w *world) follow(path string) {
 	w.t.Helper()
-	payload := fmt.Sprintf(`{"session_id":%q,"transcript_path":%q,"hook_event_name":"SessionStart","source":"resume","cwd":"/proj"}`, claudeSession, path)
-	if reply, err := w.do(wire.Request{Op: "hook", Agent: "claude-code", Event: "SessionStart"}, []byte(payload)); err != nil || !reply.OK {
+	payload := fmt.Sprintf(
+		`{"session_id":%q,"transcript_path":%q,"hook_event_name":"SessionStart","source":"resume","cwd":"/proj"}`,
+		claudeSession,
+		path,
+	)
+
+	if reply, err := w.do(
+		wire.Request{Op: "hook", Agent: "claude-code", Event: "SessionStart"},
+		[]byte(payload),
+	); err != nil ||
+		!reply.OK {
 		w.t.Fatalf("SessionStart: %+v, %v", reply, err)
 	}
 }
@@ -91,7 +115,20 @@ func (w *world) follow(path string) {
 // writeOn is the agent: it appends to its transcript until it is told to end.
 func writeOn(ctx context.Context, t *testing.T, path string, life int) {
 	for n := 0; ctx.Err() == nil; n++ {
-		appendTo(t, path, transcriptLine(n%10, fmt.Sprintf("wish %d.%d, with the key %s, %s", life, n, secretOfTheUser, strings.Repeat("and so on ", n%50))))
+		appendTo(
+			t,
+			path,
+			transcriptLine(
+				n%10,
+				fmt.Sprintf(
+					"wish %d.%d, with the key %s, %s",
+					life,
+					n,
+					secretOfTheUser,
+					strings.Repeat("and so on ", n%50),
+				),
+			),
+		)
 		select {
 		case <-ctx.Done():
 		case <-time.After(3 * time.Millisecond): // the pace of a quick agent
@@ -117,13 +154,16 @@ func (w *world) noneIsPlain(secret string) {
 		if err != nil || !e.Type().IsRegular() {
 			return err
 		}
+
 		files++
 		data, err := os.ReadFile(path)
 		if bytes.Contains(data, []byte(secret)) {
 			w.t.Errorf("%s holds the secret unencrypted", path)
 		}
+
 		return err
 	})
+
 	if err != nil || files == 0 {
 		w.t.Errorf("%d files looked at: %v", files, err)
 	}

@@ -39,11 +39,14 @@ func (w *world) beats() (list []time.Time) {
 		if e.Kind == checkpoint.EventBeat {
 			list = append(list, e.At)
 		}
+
 		return nil
 	})
+
 	if err != nil {
 		w.t.Error(err)
 	}
+
 	return list
 }
 
@@ -66,26 +69,32 @@ func TestSuspended(t *testing.T) {
 	for i := range 3 {
 		w.prompt(claudeSession, fmt.Sprint("before ", i))
 	}
+
 	until(t, "a beat", func() bool { return len(w.beats()) > 0 })
 	if err := d.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+
 	hooks, asleep := 10, 4*every
 	if long() {
 		hooks, asleep = 100, time.Minute
 	}
+
 	began := time.Now()
 	for i := range hooks {
 		w.prompt(claudeSession, fmt.Sprint("asleep ", i))
 	}
+
 	w.quiet()
 	if got := w.spooled(); got != hooks {
 		t.Errorf("%d events are in the spool, want %d", got, hooks)
 	}
+
 	time.Sleep(asleep - time.Since(began)) // the length of the sleep is what this test is about
 	if err := d.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
+
 	woke := time.Now()
 	until(t, "the spool is empty", func() bool { return w.spooled() == 0 })
 	until(t, "a beat after it", func() bool { list := w.beats(); return list[len(list)-1].After(woke) })
@@ -96,6 +105,7 @@ func TestSuspended(t *testing.T) {
 			missed++
 		}
 	}
+
 	if missed > 1 {
 		t.Errorf("%d beats at once after %d were missed, want one", missed, asleep/every)
 	}
@@ -105,6 +115,7 @@ func TestSuspended(t *testing.T) {
 	if got, want := w.states()[claudeSession].Rounds, hooks+3-1; got != want {
 		t.Errorf("%d rounds, want %d: each prompt once", got, want)
 	}
+
 	for i, said := range w.prompts()[3:] { // the newest 20 are kept
 		if want := fmt.Sprint("asleep ", max(hooks+3-20, 0)+i); said != want {
 			t.Errorf("prompt %d is %q, want %q: in their order", i, said, want)
@@ -112,17 +123,19 @@ func TestSuspended(t *testing.T) {
 	}
 }
 
-// Daemon and clients are killed at random moments, clients in the middle of a header and of a payload. What was acknowledged is
-// kept, and no prompt counts twice. BELAY_SEED repeats a run.
+// Daemon and clients are killed at random moments, clients in the middle of a header and of a payload. What was
+// acknowledged is kept, and no prompt counts twice. BELAY_SEED repeats a run.
 func TestKillDaemonAndClients(t *testing.T) {
 	kills := 8
 	if long() {
 		kills = 300
 	}
+
 	seed := uint64(time.Now().UnixNano())
 	if n, err := strconv.ParseUint(os.Getenv("BELAY_SEED"), 10, 64); err == nil {
 		seed = n
 	}
+
 	t.Logf("seed %d, %d kills", seed, kills)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	w := newWorld(t)
@@ -134,6 +147,7 @@ func TestKillDaemonAndClients(t *testing.T) {
 			t.Fatalf("seed %d", seed)
 		}
 	}
+
 	w.quiet()
 	d := w.start()
 	until(t, "the spool is empty", func() bool { return w.spooled() == 0 })
@@ -147,11 +161,25 @@ func TestKillDaemonAndClients(t *testing.T) {
 		if s := states[session]; s != nil {
 			got = s.Rounds
 		}
+
 		if got < done-1 || got > tried {
-			t.Errorf("hooks of %s: %d ended, %d rounds are there, %d were started; want each that ended there once", session, done, got, tried)
+			t.Errorf(
+				"hooks of %s: %d ended, %d rounds are there, %d were started; want each that ended there once",
+				session,
+				done,
+				got,
+				tried,
+			)
 		}
 	}
-	t.Logf("%d rounds acknowledged as on disk; hooks: %d of %d ended by themselves", acked, k.done[0].Load()+k.done[1].Load(), k.tried[0].Load()+k.tried[1].Load())
+
+	t.Logf(
+		"%d rounds acknowledged as on disk; hooks: %d of %d ended by themselves",
+		acked,
+		k.done[0].Load()+k.done[1].Load(),
+		k.tried[0].Load()+k.tried[1].Load(),
+	)
+
 	if acked == 0 || k.done[0].Load() == 0 || k.done[0].Load() == k.tried[0].Load() {
 		t.Error("nothing was acknowledged or no client was killed: the test proved nothing")
 	}
@@ -171,11 +199,13 @@ func (k *killer) run(life time.Duration, seed uint64) {
 	if seed%4 > 0 { // else it is killed while it starts
 		until(w.t, "a daemon answers", func() bool {
 			if w.status() == nil && len(w.procs("daemon")) == 0 {
-				_, _ = w.belay("intake") // ours found the lock of one that was still dying: as the next hook does, this starts another
+				// ours found the lock of one that was still dying: as the next hook does, this starts another
+				_, _ = w.belay("intake")
 			}
 			return w.status() != nil
 		})
 	}
+
 	ctx, cancel := context.WithTimeout(context.Background(), life)
 	defer cancel()
 	var clients sync.WaitGroup
@@ -191,11 +221,13 @@ func (k *killer) run(life time.Duration, seed uint64) {
 			}
 		})
 	}
+
 	clients.Go(func() {
 		for rng := rand.New(rand.NewPCG(seed, 9)); ctx.Err() == nil; {
 			k.cutOff(rng)
 		}
 	})
+
 	for i := range hookSessions {
 		clients.Go(func() {
 			for rng := rand.New(rand.NewPCG(seed, uint64(i))); ctx.Err() == nil; {
@@ -203,11 +235,13 @@ func (k *killer) run(life time.Duration, seed uint64) {
 			}
 		})
 	}
+
 	<-ctx.Done()
 	_ = d.Process.Kill() // another may have the lock: hooks start one too
 	for _, pid := range w.procs("daemon") {
 		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
 	}
+
 	clients.Wait()
 	_ = d.Wait() // it says that it was killed
 	for _, pid := range w.procs("daemon") {
@@ -221,8 +255,13 @@ func (k *killer) cutOff(rng *rand.Rand) {
 	if err != nil {
 		return
 	}
+
 	defer c.Close()
-	whole := `{"v":1,"op":"hook","agent":"claude-code","event":"UserPromptSubmit","len":100000}` + "\n" + strings.Repeat("x", 100_000)
+	whole := `{"v":1,"op":"hook","agent":"claude-code","event":"UserPromptSubmit","len":100000}` + "\n" + strings.Repeat(
+		"x",
+		100_000,
+	)
+
 	_, _ = c.Write([]byte(whole[:1+rng.IntN(len(whole)-1)])) // the daemon may die first
 }
 
@@ -231,17 +270,22 @@ func (k *killer) hook(i int, rng *rand.Rand) {
 	n := k.tried[i].Add(1)
 	cmd := exec.Command(filepath.Join(k.w.bin, "belay-hook"), "claude-code", "UserPromptSubmit")
 	cmd.Env = k.w.env
-	cmd.Stdin = strings.NewReader(fmt.Sprintf(`{"session_id":%q,"hook_event_name":"UserPromptSubmit","cwd":"/proj","prompt":"wish %d","more":%q}`,
-		hookSessions[i], n, strings.Repeat("x", 200_000)))
+	cmd.Stdin = strings.NewReader(
+		fmt.Sprintf(`{"session_id":%q,"hook_event_name":"UserPromptSubmit","cwd":"/proj","prompt":"wish %d","more":%q}`,
+			hookSessions[i], n, strings.Repeat("x", 200_000)),
+	)
+
 	if err := cmd.Start(); err != nil {
 		k.w.t.Error(err)
 		return
 	}
+
 	dies := rng.IntN(3) == 0
 	if dies {
 		time.Sleep(time.Duration(rng.IntN(4000)) * time.Microsecond) // the random moment is what this test is about
 		_ = cmd.Process.Kill()                                       // it may have ended
 	}
+
 	if err := cmd.Wait(); err == nil {
 		k.done[i].Add(1)
 	} else if !dies {
@@ -256,33 +300,41 @@ func TestDaemonsRace(t *testing.T) {
 	if long() {
 		rounds = 40
 	}
+
 	for i := range rounds {
 		var racers []*daemonProc
 		for range 6 {
 			racers = append(racers, w.launch())
 		}
+
 		ended := make(chan error, len(racers))
 		for _, d := range racers {
 			go func() { ended <- d.Wait() }()
 		}
+
 		for range len(racers) - 1 {
 			if err := <-ended; err == nil || err.(*exec.ExitError).ExitCode() != 1 {
 				t.Errorf("a daemon that found another: %v, want exit code 1", err)
 			}
 		}
+
 		until(t, "the one that stays answers", func() bool { return w.status() != nil })
 		if reply := w.rounds("s", 3, 100); reply.Kept != wire.KeptDisk {
 			t.Errorf("answer %+v, want it on disk", reply)
 		}
+
 		pids := w.procs("daemon")
 		if st := w.status(); len(pids) != 1 || st.PID != pids[0] {
 			t.Errorf("race %d: daemons %v, %d answers; want one", i, pids, st.PID)
 		}
+
 		for _, pid := range pids {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
+
 		<-ended
 	}
+
 	w.compare()
 	if got := w.states()["s"].Rounds; got != 3*rounds {
 		t.Errorf("%d rounds, want %d", got, 3*rounds)
@@ -298,6 +350,7 @@ func newerHook(t *testing.T) string {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		later := bytes.ReplaceAll(data, []byte(`{"v":1,"op":"hook"`), []byte(`{"v":2,"op":"hook"`))
 		if name == "belay-hook" && bytes.Equal(later, data) {
 			t.Fatal("the hook holds no header that could be changed")
@@ -306,6 +359,7 @@ func newerHook(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
+
 	return dir
 }
 
@@ -317,6 +371,7 @@ func newer(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	replace := map[string]string{}
 	for file, change := range map[string][2]string{
 		"internal/wire/wire.go":    {"const Version = 1\n", "const Version = 2\n"},
@@ -326,16 +381,20 @@ func newer(t *testing.T) string {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		later := strings.ReplaceAll(string(data), change[0], change[1])
 		if later == string(data) {
 			t.Fatalf("%s holds no %q", file, change[0])
 		}
+
 		name := filepath.Join(dir, filepath.Base(file))
 		if err := os.WriteFile(name, []byte(later), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		replace[filepath.Join(root, file)] = name
 	}
+
 	overlay, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
 		t.Fatal(err)
@@ -343,10 +402,12 @@ func newer(t *testing.T) string {
 	if err := os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	to := filepath.Join(filepath.Dir(bin), "newer")
 	if err := build(to, "-overlay", filepath.Join(dir, "overlay.json")); err != nil {
 		t.Fatal(err)
 	}
+
 	return to
 }
 
@@ -356,6 +417,7 @@ func TestD15OldAndNew(t *testing.T) {
 	if long() {
 		events, later = 500, newer(t)
 	}
+
 	for _, tc := range []struct{ name, daemon, client string }{
 		{"old daemon, new hook", bin, newerHook(t)},
 		{"old daemon, new programs", bin, later},
@@ -365,6 +427,7 @@ func TestD15OldAndNew(t *testing.T) {
 			if tc.daemon == "" || tc.client == "" {
 				t.Skip("builds both programs anew: BELAY_LONG=1 runs it")
 			}
+
 			w := newWorld(t)
 			w.bin = tc.daemon
 			d := w.start()
@@ -372,6 +435,7 @@ func TestD15OldAndNew(t *testing.T) {
 			for i := range events {
 				w.prompt(claudeSession, fmt.Sprint("wish ", i))
 			}
+
 			w.quiet()
 			until(t, "the spool is empty", func() bool { return w.spooled() == 0 })
 			if out, err := w.belay("status"); err != nil || !strings.Contains(out, "wish 0") {
@@ -380,6 +444,7 @@ func TestD15OldAndNew(t *testing.T) {
 			if pids := w.procs("daemon"); len(pids) != 1 || pids[0] != d.Process.Pid {
 				t.Errorf("daemons %v, want the first alone, %d", pids, d.Process.Pid)
 			}
+
 			d.kill()
 			if got := w.states()[claudeSession].Rounds; got != events-1 {
 				t.Errorf("%d rounds, want %d", got, events-1)

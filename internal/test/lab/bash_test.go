@@ -16,8 +16,12 @@ import (
 // inCommand starts the agent and gives it back while its second command runs.
 func (h *home) inCommand() *agent {
 	h.t.Helper()
-	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{h.prog.shell(quick)}}, Turn{Text: "Now a long command.", Calls: []Call{h.prog.shell(slow)}},
-		Turn{Text: "The long command is over."})
+	h.model.Script(
+		Turn{Text: "A quick command.", Calls: []Call{h.prog.shell(quick)}},
+		Turn{Text: "Now a long command.", Calls: []Call{h.prog.shell(slow)}},
+		Turn{Text: "The long command is over."},
+	)
+
 	a := h.start("please start the work")
 	h.until("the long command starts", func() bool { return exists(h.proj + "/started.flag") })
 	return a
@@ -29,16 +33,21 @@ func toldOfBash(t *testing.T, h *home, r Request) {
 	if n := r.Count(record); n != 1 {
 		t.Errorf("new session: got %d records in the request, want 1\n%s", n, said(r))
 	}
-	if got := doubts(r); !strings.Contains(got, h.prog.shell("").Name+" `touch started.flag") || strings.Contains(got, "step-one") {
+
+	if got := doubts(
+		r,
+	); !strings.Contains(got, h.prog.shell("").Name+" `touch started.flag") ||
+		strings.Contains(got, "step-one") {
 		t.Errorf("new session: in doubt is %q, want the long command alone", got)
 	}
+
 	if r.Count("please start the work") == 0 {
 		t.Errorf("new session: the user's prompt is not in the request\n%s", said(r))
 	}
 }
 
-// killedInToolThenNew: the next session in the folder is told, once, and the one after it nothing. The session that was told
-// never takes the brief for words of the conversation. It gives that session.
+// killedInToolThenNew: the next session in the folder is told, once, and the one after it nothing. The session that was
+// told never takes the brief for words of the conversation. It gives that session.
 func killedInToolThenNew(t *testing.T, h *home) (told string) {
 	t.Helper()
 	a := h.inCommand()
@@ -47,9 +56,11 @@ func killedInToolThenNew(t *testing.T, h *home) (told string) {
 		open := h.status(session).OpenCalls
 		return len(open) == 1 && (h.prog.blind || len(open[0].Procs) > 0)
 	})
+
 	if got := a.signal(syscall.SIGKILL); got != -1 {
 		t.Errorf("exit after kill -9: got %d, want -1", got)
 	}
+
 	h.died(session)
 	h.model.Script(Turn{Text: "I look at what was done."})
 	first := h.run("please go on")
@@ -58,15 +69,18 @@ func killedInToolThenNew(t *testing.T, h *home) (told string) {
 	if !h.prog.blind && !strings.Contains(doubts(first), "its process is still running") {
 		t.Errorf("new session: the command that lost its agent still ran: got %q", doubts(first))
 	}
+
 	told = h.newest()
 	if r := h.run("and again"); r.Count(record) != 0 {
 		t.Errorf("second new session: got %d records, want none: it was told\n%s", r.Count(record), said(r))
 	}
+
 	for _, m := range h.recover(told).Messages {
 		if strings.Contains(m.Text, record) || strings.Contains(m.Text, "touch started.flag") {
 			t.Errorf("the told session holds belay's own words: %q", m.Text)
 		}
 	}
+
 	return told
 }
 
@@ -77,6 +91,7 @@ func killedWithDaemon(t *testing.T, h *home) {
 	if err := syscall.Kill(h.daemonPID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
+
 	a.signal(syscall.SIGKILL)
 	h.killTools()
 	h.model.Script(Turn{Text: "I look at what was done."})
@@ -86,8 +101,8 @@ func killedWithDaemon(t *testing.T, h *home) {
 	}
 }
 
-// killedInToolThenResumed: the conversation itself comes from the agent; belay adds the call in doubt, once. It gives the first
-// request of the resumed session.
+// killedInToolThenResumed: the conversation itself comes from the agent; belay adds the call in doubt, once. It gives
+// the first request of the resumed session.
 func killedInToolThenResumed(t *testing.T, h *home) (first Request) {
 	t.Helper()
 	a := h.inCommand()
@@ -101,9 +116,19 @@ func killedInToolThenResumed(t *testing.T, h *home) (first Request) {
 	} else {
 		first = h.run("--continue", "please go on")
 	}
-	if n := first.Count(record); n != 1 || !strings.Contains(doubts(first), "touch started.flag") || strings.Contains(doubts(first), "step-one") {
-		t.Errorf("resumed: got %d records, in doubt %q, want one, with the long command alone\n%s", n, doubts(first), said(first))
+
+	if n := first.Count(
+		record,
+	); n != 1 || !strings.Contains(doubts(first), "touch started.flag") ||
+		strings.Contains(doubts(first), "step-one") {
+		t.Errorf(
+			"resumed: got %d records, in doubt %q, want one, with the long command alone\n%s",
+			n,
+			doubts(first),
+			said(first),
+		)
 	}
+
 	second := h.resume(session, "and on")
 	want := 1
 	if h.prog.forgets {
@@ -118,6 +143,7 @@ func killedInToolThenResumed(t *testing.T, h *home) (first Request) {
 	if list := h.sessions(); len(list) != 1 {
 		t.Errorf("got %d sessions, want the one that was resumed", len(list))
 	}
+
 	return first
 }
 
@@ -130,6 +156,7 @@ func streamKilled(t *testing.T, h *home, turns ...Turn) (session string) {
 	if got := a.signal(syscall.SIGKILL); got != -1 {
 		t.Errorf("exit after kill -9: got %d, want -1", got)
 	}
+
 	session = h.newest()
 	h.died(session)
 	return session
@@ -163,21 +190,29 @@ func killedInStreamThenResumed(t *testing.T, h *home) {
 	}
 }
 
-// withoutBelay: an agent whose belay is gone goes on as if it had never been there. File is belay's in the agent's folder.
+// withoutBelay: an agent whose belay is gone goes on as if it had never been there. File is belay's in the agent's
+// folder.
 func withoutBelay(t *testing.T, h *home, file string) {
 	t.Helper()
 	data, err := os.ReadFile(h.path(file))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	gone := strings.ReplaceAll(string(data), os.Getenv(binVar), "/nowhere")
 	if gone == string(data) {
 		t.Fatalf("%s does not name belay-hook's place", file)
 	}
+
 	h.write(file, gone)
-	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{h.prog.shell(quick)}}, Turn{Text: "The first round is done."})
+	h.model.Script(
+		Turn{Text: "A quick command.", Calls: []Call{h.prog.shell(quick)}},
+		Turn{Text: "The first round is done."},
+	)
+
 	a := h.start("please start the work")
-	if code := a.wait(); code != 0 || !strings.Contains(a.printed(), "The first round is done.") || strings.Contains(a.printed(), "rror") {
+	if code := a.wait(); code != 0 || !strings.Contains(a.printed(), "The first round is done.") ||
+		strings.Contains(a.printed(), "rror") {
 		t.Errorf("got exit %d and %q, want the answer and nothing else", code, a.printed())
 	}
 }

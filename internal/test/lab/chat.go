@@ -6,7 +6,8 @@ import (
 	"net/http"
 )
 
-// The Chat Completions form of the fake model, for the agents that know OpenAI's API: the same script, the same requests.
+// The Chat Completions form of the fake model, for the agents that know OpenAI's API: the same script, the same
+// requests.
 
 // chat answers one request of Chat Completions.
 func (m *Model) chat(w http.ResponseWriter, r *http.Request, data []byte) {
@@ -15,6 +16,7 @@ func (m *Model) chat(w http.ResponseWriter, r *http.Request, data []byte) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+
 	req.Main = len(req.body.Tools) > 0
 	n, turn := m.take(req)
 	a := answer{n: n, turn: turn, model: req.body.Model, input: len(data)/4 + 1}
@@ -22,6 +24,7 @@ func (m *Model) chat(w http.ResponseWriter, r *http.Request, data []byte) {
 		writeJSON(w, http.StatusOK, a.chatWhole())
 		return
 	}
+
 	m.chatStream(w, r, a)
 }
 
@@ -33,9 +36,14 @@ func (a answer) chatCalls() []any {
 		if err != nil {
 			panic(fmt.Sprintf("input of %s has no JSON form: %v", c.Name, err)) // plain data always has one
 		}
-		calls = append(calls, map[string]any{"index": i, "id": fmt.Sprintf("call_lab%04d%02d", a.n, i), "type": "function",
-			"function": map[string]any{"name": c.Name, "arguments": string(input)}})
+
+		calls = append(
+			calls,
+			map[string]any{"index": i, "id": fmt.Sprintf("call_lab%04d%02d", a.n, i), "type": "function",
+				"function": map[string]any{"name": c.Name, "arguments": string(input)}},
+		)
 	}
+
 	return calls
 }
 
@@ -54,7 +62,13 @@ func (a answer) chatUsage() map[string]any {
 // chatMessage is the answer's envelope around one choice.
 func (a answer) chatMessage(object string, choice map[string]any) map[string]any {
 	choice["index"] = 0
-	return map[string]any{"id": fmt.Sprintf("chatcmpl_lab%04d", a.n), "object": object, "created": 1, "model": a.model, "choices": []any{choice}}
+	return map[string]any{
+		"id":      fmt.Sprintf("chatcmpl_lab%04d", a.n),
+		"object":  object,
+		"created": 1,
+		"model":   a.model,
+		"choices": []any{choice},
+	}
 }
 
 // chatWhole is the answer to a request that asked for no stream.
@@ -76,13 +90,16 @@ func (m *Model) chatStream(w http.ResponseWriter, r *http.Request, a answer) {
 		if finish != nil {
 			chunk["usage"] = a.chatUsage()
 		}
+
 		data, err := json.Marshal(chunk)
 		if err != nil {
 			panic(fmt.Sprintf("chunk has no JSON form: %v", err)) // plain data always has one
 		}
+
 		fmt.Fprintf(w, "data: %s\n\n", data)
 		_ = http.NewResponseController(w).Flush() // a client that is gone needs no answer
 	}
+
 	send(map[string]any{"role": "assistant", "content": ""}, nil)
 	if text := a.turn.Text; text != "" {
 		half := len(text) / 2
@@ -93,9 +110,11 @@ func (m *Model) chatStream(w http.ResponseWriter, r *http.Request, a answer) {
 		}
 		send(map[string]any{"content": text[half:]}, nil)
 	}
+
 	if calls := a.chatCalls(); len(calls) > 0 {
 		send(map[string]any{"tool_calls": calls}, nil)
 	}
+
 	send(map[string]any{}, a.chatFinish())
 	fmt.Fprint(w, "data: [DONE]\n\n")
 }

@@ -25,20 +25,31 @@ const (
 
 const claudeVar = "BELAY_LAB_CLAUDE"
 
-// userSettings are a user's own, in a form that no program would write, so that a restored file is known to be the same.
+// userSettings are a user's own, in a form that no program would write, so that a restored file is known to be the
+// same.
 const userSettings = "{\n   \"permissions\":  {\"allow\": [ \"Bash\",\"Read\" , \"Agent\" ]},\n\t\"includeCoAuthoredBy\": false }  \n\n"
 
 func newHome(t *testing.T) *home {
 	t.Helper()
-	return newHomeOf(t, program{name: "claude-code", env: claudeVar, dir: ".claude", files: ".claude/projects/*/*.jsonl",
-		setup: func(h *home) { h.write(".claude/settings.json", userSettings) },
-		vars: func(h *home) []string {
-			return []string{"ANTHROPIC_BASE_URL=" + h.url, "ANTHROPIC_API_KEY=test", "DISABLE_AUTOUPDATER=1", "DISABLE_TELEMETRY=1",
-				"DISABLE_ERROR_REPORTING=1", "DISABLE_BUG_COMMAND=1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1"}
+	return newHomeOf(
+		t,
+		program{name: "claude-code", env: claudeVar, dir: ".claude", files: ".claude/projects/*/*.jsonl",
+			setup: func(h *home) { h.write(".claude/settings.json", userSettings) },
+			vars: func(h *home) []string {
+				return []string{
+					"ANTHROPIC_BASE_URL=" + h.url,
+					"ANTHROPIC_API_KEY=test",
+					"DISABLE_AUTOUPDATER=1",
+					"DISABLE_TELEMETRY=1",
+					"DISABLE_ERROR_REPORTING=1",
+					"DISABLE_BUG_COMMAND=1",
+					"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
+				}
+			},
+			args: []string{"-p", "--model", "claude-sonnet-4-5"},
+			pid:  claudePID,
 		},
-		args: []string{"-p", "--model", "claude-sonnet-4-5"},
-		pid:  claudePID,
-	})
+	)
 }
 
 // claudePID tells the process by the file that Claude Code names by it.
@@ -47,12 +58,14 @@ func claudePID(a *agent) int {
 	if err != nil {
 		a.h.t.Fatal(err)
 	}
+
 	for _, n := range names {
 		pid, err := strconv.Atoi(strings.TrimSuffix(filepath.Base(n), ".json"))
 		if err == nil && slices.Contains(a.h.processes(), pid) {
 			return pid
 		}
 	}
+
 	return 0
 }
 
@@ -78,23 +91,29 @@ func TestClaudeTwoRounds(t *testing.T) {
 	if _, err := h.belay("status"); err == nil {
 		t.Fatal("belay status: a daemon answers before the first hook, want none")
 	}
+
 	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{Bash(quick)}}, Turn{Text: "The first round is done."})
 	if n := h.run("please start the work").Count(record); n != 0 {
 		t.Errorf("first session: got %d records, want none: nothing was before it", n)
 	}
+
 	session := h.newest()
 	if err := syscall.Kill(h.daemonPID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
+
 	h.model.Script(Turn{Text: "The second round is done."})
 	if n := h.run("--continue", "second round please").Count(record); n != 0 {
 		t.Errorf("resumed after a clean end: got %d records, want none", n)
 	}
+
 	st := h.status(session)
-	if st.MessageCount != 2 || st.State != "ended" || st.PendingToolChain || st.LastFullCheckpoint == nil || len(st.OpenCalls) != 0 {
+	if st.MessageCount != 2 || st.State != "ended" || st.PendingToolChain || st.LastFullCheckpoint == nil ||
+		len(st.OpenCalls) != 0 {
 		t.Errorf("got %d rounds, %s, chain %v, full %v, open %v, want 2 rounds, ended, no chain, a FULL, nothing open",
 			st.MessageCount, st.State, st.PendingToolChain, st.LastFullCheckpoint, st.OpenCalls)
 	}
+
 	if got := h.calls(session)["echo"]; got != checkpoint.CallDone {
 		t.Errorf("the command: got %q, want done", got)
 	}
@@ -104,14 +123,19 @@ func TestClaudeTwoRounds(t *testing.T) {
 	if list := h.sessions(); len(list) != 2 {
 		t.Errorf("got %d sessions, want 2", len(list))
 	}
+
 	t.Logf("Claude Code's own count of the Stop hook: %v ms", h.hookTimes())
 }
 
 // inTool starts an agent and gives it back while its second command runs.
 func (h *home) inTool() *agent {
 	h.t.Helper()
-	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{Bash(quick)}}, Turn{Text: "Now a long command.", Calls: []Call{Bash(slow)}},
-		Turn{Text: "The long command is over."})
+	h.model.Script(
+		Turn{Text: "A quick command.", Calls: []Call{Bash(quick)}},
+		Turn{Text: "Now a long command.", Calls: []Call{Bash(slow)}},
+		Turn{Text: "The long command is over."},
+	)
+
 	a := h.start("please start the work")
 	h.until("the long command starts", func() bool { return exists(h.proj + "/started.flag") })
 	return a
@@ -146,9 +170,11 @@ func TestClaudeKilledInToolThenNew(t *testing.T) {
 		open := h.status(session).OpenCalls
 		return len(open) == 1 && len(open[0].Procs) > 0
 	})
+
 	if got := a.signal(syscall.SIGKILL); got != -1 {
 		t.Errorf("exit after kill -9: got %d, want -1", got)
 	}
+
 	h.died(session)
 	h.model.Script(Turn{Text: "I look at what was done."})
 	first := h.run("please go on")
@@ -157,6 +183,7 @@ func TestClaudeKilledInToolThenNew(t *testing.T) {
 	if !strings.Contains(doubts(first), "its process is still running") {
 		t.Errorf("new session: the command that lost its agent still ran: got %q", doubts(first))
 	}
+
 	next := h.run("and again")
 	if n := next.Count(record); n != 0 {
 		t.Errorf("second new session: got %d records, want none: it was told\n%s", n, said(next))
@@ -177,13 +204,15 @@ func toldInDoubt(t *testing.T, r Request) {
 	}
 }
 
-// TestClaudeAndDaemonKilled: both die at once, as when the machine does. The first hook of the next session finds nobody.
+// TestClaudeAndDaemonKilled: both die at once, as when the machine does. The first hook of the next session finds
+// nobody.
 func TestClaudeAndDaemonKilled(t *testing.T) {
 	h := newHome(t)
 	a := h.inTool()
 	if err := syscall.Kill(h.daemonPID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
+
 	a.signal(syscall.SIGKILL)
 	h.killTools()
 	h.model.Script(Turn{Text: "I look at what was done."})
@@ -209,16 +238,26 @@ func doubts(r Request) string {
 	return text
 }
 
-// TestClaudeKilledInToolThenResumed: the conversation itself comes from Claude Code; belay adds the call in doubt, once.
+// TestClaudeKilledInToolThenResumed: the conversation itself comes from Claude Code; belay adds the call in doubt,
+// once.
 func TestClaudeKilledInToolThenResumed(t *testing.T) {
 	h, session := killedInTool(t, syscall.SIGKILL, -1)
 	h.died(session)
 	h.killTools()
 	h.model.Script(Turn{Text: "I look at what was done."})
 	first := h.run("--resume", session, "please go on")
-	if n := first.Count(record); n != 1 || !strings.Contains(doubts(first), "touch started.flag") || strings.Contains(doubts(first), "step-one") {
-		t.Errorf("resumed: got %d records, in doubt %q, want one, with the long command alone\n%s", n, doubts(first), said(first))
+	if n := first.Count(
+		record,
+	); n != 1 || !strings.Contains(doubts(first), "touch started.flag") ||
+		strings.Contains(doubts(first), "step-one") {
+		t.Errorf(
+			"resumed: got %d records, in doubt %q, want one, with the long command alone\n%s",
+			n,
+			doubts(first),
+			said(first),
+		)
 	}
+
 	second := h.run("--resume", session, "and on")
 	if n := second.Count(record); n != 1 {
 		t.Errorf("resumed again: got %d records, want the one of before\n%s", n, said(second))
@@ -232,14 +271,25 @@ func TestClaudeKilledInToolThenResumed(t *testing.T) {
 func killedInStream(t *testing.T) (*home, string) {
 	t.Helper()
 	h := newHome(t)
-	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{Bash(quick)}}, Turn{Text: strings.Repeat("a long answer ", 50), Hold: true})
+	h.model.Script(
+		Turn{Text: "A quick command.", Calls: []Call{Bash(quick)}},
+		Turn{Text: strings.Repeat("a long answer ", 50), Hold: true},
+	)
+
 	a := h.start("please start the work")
 	h.until("the model answers", func() bool { return h.model.Holding() == 1 })
-	// Claude Code writes its file a little later than it goes on; without this line it would itself call the command cut off.
-	h.until("the first command's result is in the transcript", func() bool { return h.transcripts(`"type":"tool_result"`) })
+
+	// Claude Code writes its file a little later than it goes on; without this line it would itself call the command
+	// cut off.
+	h.until(
+		"the first command's result is in the transcript",
+		func() bool { return h.transcripts(`"type":"tool_result"`) },
+	)
+
 	if got := a.signal(syscall.SIGKILL); got != -1 {
 		t.Errorf("exit after kill -9: got %d, want -1", got)
 	}
+
 	session := h.newest()
 	h.died(session)
 	return h, session
@@ -285,17 +335,44 @@ func TestClaudeTerminatedInTool(t *testing.T) {
 func TestClaudeSubAgent(t *testing.T) {
 	h := newHome(t)
 	h.model.Script(
-		Turn{When: "SUBTASK", Text: "The helper works.", Calls: []Call{Bash("echo in-helper")}}, Turn{When: "SUBTASK", Text: "The helper is done."},
-		Turn{Text: "I start a helper.", Calls: []Call{{"Agent", map[string]any{"description": "a helper", "prompt": "SUBTASK please", "subagent_type": "general-purpose"}}}},
-		Turn{Text: "All is done."}, Turn{Text: "The helper's end is noted."}) // its end may come as a turn of its own
+		Turn{
+			When:  "SUBTASK",
+			Text:  "The helper works.",
+			Calls: []Call{Bash("echo in-helper")},
+		},
+		Turn{When: "SUBTASK", Text: "The helper is done."},
+		Turn{
+			Text: "I start a helper.",
+			Calls: []Call{
+				{
+					"Agent",
+					map[string]any{
+						"description":   "a helper",
+						"prompt":        "SUBTASK please",
+						"subagent_type": "general-purpose",
+					},
+				},
+			},
+		},
+		Turn{Text: "All is done."},
+		Turn{Text: "The helper's end is noted."},
+	) // its end may come as a turn of its own
+
 	h.run("please start the work")
 	session := h.newest()
 	if st := h.status(session); st.MessageCount != 1 || st.State != "ended" || st.PendingToolChain {
-		t.Errorf("got %d rounds, %s, chain %v, want 1 round, ended, no chain", st.MessageCount, st.State, st.PendingToolChain)
+		t.Errorf(
+			"got %d rounds, %s, chain %v, want 1 round, ended, no chain",
+			st.MessageCount,
+			st.State,
+			st.PendingToolChain,
+		)
 	}
+
 	if got := h.calls(session); got["echo"] != "" {
 		t.Errorf("the helper's command is in the parent's ledger: %v", got)
 	}
+
 	shown, err := ask[query.Shown](h, "show", "--session", session)
 	if err != nil {
 		t.Fatal(err)
@@ -311,16 +388,19 @@ func TestClaudeUninstall(t *testing.T) {
 	if data, err := os.ReadFile(h.settings()); err != nil || !strings.Contains(string(data), "belay-hook") {
 		t.Fatalf("settings after install: %s, %v, want belay's hooks", data, err)
 	}
+
 	h.run("please start the work")
 	if st := h.sessions(); len(st) != 1 {
 		t.Fatalf("got %d sessions, want 1: the hooks work", len(st))
 	}
+
 	session, before := h.newest(), h.agentFiles()
 	for _, args := range [][]string{{"status"}, {"recover", "--session", session}, {"checkpoint", "--agent", "claude-code", "--session", session}, {"list"}, {"doctor"}} {
 		if out, err := h.belay(args...); err != nil {
 			t.Logf("%v\n%s", err, out) // doctor may find fault with the lab; what counts is below
 		}
 	}
+
 	if after := h.agentFiles(); !maps.Equal(after, before) {
 		t.Errorf("belay's commands changed files of the agent: got %v, want %v", after, before)
 	}
@@ -330,12 +410,14 @@ func TestClaudeUninstall(t *testing.T) {
 	if data, err := os.ReadFile(h.settings()); err != nil || string(data) != userSettings {
 		t.Errorf("settings after uninstall: got %q, %v, want %q", data, err, userSettings)
 	}
+
 	after := h.agentFiles()
 	delete(after, h.settings())
 	delete(before, h.settings())
 	if !maps.Equal(after, before) {
 		t.Errorf("uninstall changed other files of the agent: got %v, want %v", after, before)
 	}
+
 	h.run("without belay")
 	if st := h.sessions(); len(st) != 1 {
 		t.Errorf("got %d sessions after uninstall, want still 1", len(st))

@@ -68,6 +68,7 @@ func newCodex(t *testing.T) *home {
 		args: []string{"exec", "--json", "--skip-git-repo-check"},
 		pid:  codexPID,
 	})
+
 	h.codexTrust()
 	return h
 }
@@ -79,7 +80,12 @@ func (h *home) codexTrust() {
 	h.t.Helper()
 	host := agenttest.Host(h.dir, "CODEX_HOME="+h.path(".codex"))
 	host.State = h.state()
-	if _, err := codex.New(host).Trust(wired.Paths{Hook: filepath.Join(os.Getenv(binVar), "belay-hook")}, false); err != nil {
+	if _, err := codex.New(
+		host,
+	).Trust(
+		wired.Paths{Hook: filepath.Join(os.Getenv(binVar), "belay-hook")},
+		false,
+	); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -91,7 +97,11 @@ func codexPID(a *agent) int {
 		if err != nil || !strings.HasPrefix(filepath.Base(exe), "codex") {
 			continue // gone meanwhile, or another program
 		}
-		if cmd, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && bytes.Contains(cmd, []byte("\x00exec\x00")) {
+
+		if cmd, err := os.ReadFile(
+			fmt.Sprintf("/proc/%d/cmdline", pid),
+		); err == nil &&
+			bytes.Contains(cmd, []byte("\x00exec\x00")) {
 			return pid
 		}
 	}
@@ -102,28 +112,40 @@ func codexPID(a *agent) int {
 // clean end. Nobody needs to be told anything.
 func TestCodexTwoRounds(t *testing.T) {
 	h := newCodex(t)
-	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{codexExec(quick)}}, Turn{Text: "And one that fails.", Calls: []Call{codexExec("false")}},
-		Turn{Text: "The first round is done."})
+	h.model.Script(
+		Turn{Text: "A quick command.", Calls: []Call{codexExec(quick)}},
+		Turn{Text: "And one that fails.", Calls: []Call{codexExec("false")}},
+		Turn{Text: "The first round is done."},
+	)
+
 	if n := h.run("please start the work").Count(record); n != 0 {
 		t.Errorf("first session: got %d records, want none: nothing was before it", n)
 	}
+
 	session := h.newest()
 	if err := syscall.Kill(h.daemonPID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
+
 	h.model.Script(Turn{Text: "The second round is done."})
 	if n := h.run("resume", "--last", "second round please").Count(record); n != 0 {
 		t.Errorf("resumed after a clean end: got %d records, want none", n)
 	}
+
 	h.until("the end is seen", func() bool { return h.status(session).State == "ended" })
 	st := h.status(session)
 	if st.MessageCount != 2 || st.PendingToolChain || st.LastFullCheckpoint == nil || len(st.OpenCalls) != 0 {
 		t.Errorf("got %d rounds, chain %v, full %v, open %v, want 2 rounds, no chain, a FULL, nothing open",
 			st.MessageCount, st.PendingToolChain, st.LastFullCheckpoint, st.OpenCalls)
 	}
-	if calls := h.calls(session); len(calls) != 2 || calls["echo"] != checkpoint.CallDone || calls["false"] != checkpoint.CallFailed {
+
+	if calls := h.calls(
+		session,
+	); len(calls) != 2 || calls["echo"] != checkpoint.CallDone ||
+		calls["false"] != checkpoint.CallFailed {
 		t.Errorf("the commands: got %v, want the first done and the second failed", calls)
 	}
+
 	if n := h.run("another subject").Count(record); n != 0 {
 		t.Errorf("new session after a clean end: got %d records, want none", n)
 	}
@@ -135,8 +157,12 @@ func TestCodexTwoRounds(t *testing.T) {
 // codexInTool starts Codex and gives it back while its second command runs.
 func (h *home) codexInTool() *agent {
 	h.t.Helper()
-	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{codexExec(quick)}}, Turn{Text: "Now a long command.", Calls: []Call{codexExec(slow)}},
-		Turn{Text: "The long command is over."})
+	h.model.Script(
+		Turn{Text: "A quick command.", Calls: []Call{codexExec(quick)}},
+		Turn{Text: "Now a long command.", Calls: []Call{codexExec(slow)}},
+		Turn{Text: "The long command is over."},
+	)
+
 	a := h.start("please start the work")
 	h.until("the long command starts", func() bool { return exists(h.proj + "/started.flag") })
 	return a
@@ -151,6 +177,7 @@ func TestCodexKilledInToolThenNew(t *testing.T) {
 		open := h.status(session).OpenCalls
 		return len(open) == 1 && len(open[0].Procs) > 0
 	})
+
 	a.signal(syscall.SIGKILL)
 	h.died(session)
 	h.model.Script(Turn{Text: "I look at what was done."})
@@ -160,14 +187,17 @@ func TestCodexKilledInToolThenNew(t *testing.T) {
 	if !strings.Contains(doubts(first), "its process is still running") {
 		t.Errorf("new session: the command that lost its agent still ran: got %q", doubts(first))
 	}
+
 	told := h.newest()
 	if r := h.run("and again"); r.Count(record) != 0 {
 		t.Errorf("second new session: got %d records, want none: it was told\n%s", r.Count(record), said(r))
 	}
+
 	// The brief stays in the file of the session that was told, and is never taken for words of the conversation.
 	if !h.transcripts("belay-record") {
 		t.Error("the brief is in no rollout, want it in the told session's")
 	}
+
 	for _, m := range h.recover(told).Messages {
 		if strings.Contains(m.Text, "belay-record") || strings.Contains(m.Text, "touch started.flag") {
 			t.Errorf("the told session holds belay's own words: %q", m.Text)
@@ -175,13 +205,15 @@ func TestCodexKilledInToolThenNew(t *testing.T) {
 	}
 }
 
-// TestCodexAndDaemonKilled: both die at once, as when the machine does. The first hook of the next session finds nobody.
+// TestCodexAndDaemonKilled: both die at once, as when the machine does. The first hook of the next session finds
+// nobody.
 func TestCodexAndDaemonKilled(t *testing.T) {
 	h := newCodex(t)
 	a := h.codexInTool()
 	if err := syscall.Kill(h.daemonPID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
+
 	a.signal(syscall.SIGKILL)
 	h.killTools()
 	h.model.Script(Turn{Text: "I look at what was done."})
@@ -202,9 +234,18 @@ func TestCodexKilledInToolThenResumed(t *testing.T) {
 	h.killTools()
 	h.model.Script(Turn{Text: "I look at what was done."})
 	first := h.run("resume", session, "please go on")
-	if n := first.Count(record); n != 1 || !strings.Contains(doubts(first), "touch started.flag") || strings.Contains(doubts(first), "step-one") {
-		t.Errorf("resumed: got %d records, in doubt %q, want one, with the long command alone\n%s", n, doubts(first), said(first))
+	if n := first.Count(
+		record,
+	); n != 1 || !strings.Contains(doubts(first), "touch started.flag") ||
+		strings.Contains(doubts(first), "step-one") {
+		t.Errorf(
+			"resumed: got %d records, in doubt %q, want one, with the long command alone\n%s",
+			n,
+			doubts(first),
+			said(first),
+		)
 	}
+
 	t.Logf("Codex makes a result up: %v", strings.Contains(first.Text(), "tool: aborted"))
 	second := h.run("resume", session, "and on")
 	if n := second.Count(record); n != 1 {
@@ -255,8 +296,8 @@ func TestCodexKilledInStreamThenResumed(t *testing.T) {
 	}
 }
 
-// TestCodexTerminatedInTool: SIGTERM says no good-bye: no hook, no record, and the command goes on. The death is seen all
-// the same.
+// TestCodexTerminatedInTool: SIGTERM says no good-bye: no hook, no record, and the command goes on. The death is seen
+// all the same.
 func TestCodexTerminatedInTool(t *testing.T) {
 	h := newCodex(t)
 	a := h.codexInTool()
@@ -266,6 +307,7 @@ func TestCodexTerminatedInTool(t *testing.T) {
 	if got := h.calls(session)["touch"]; got != checkpoint.CallDoubt {
 		t.Errorf("the long command: got %q, want in doubt", got)
 	}
+
 	h.killTools()
 	h.model.Script(Turn{Text: "I look at what was done."})
 	toldInDoubt(t, h.run("please go on"))
@@ -290,8 +332,8 @@ func TestCodexInterruptedInTool(t *testing.T) {
 	}
 }
 
-// TestCodexInterruptedInStream: the words that had come are in no file; the round counts as interrupted, and nobody is told
-// anything.
+// TestCodexInterruptedInStream: the words that had come are in no file; the round counts as interrupted, and nobody is
+// told anything.
 func TestCodexInterruptedInStream(t *testing.T) {
 	h := newCodex(t)
 	h.model.Script(Turn{Text: strings.Repeat("a long answer ", 50), Hold: true})
@@ -308,28 +350,51 @@ func TestCodexInterruptedInStream(t *testing.T) {
 	}
 }
 
-// TestCodexBackgroundCommand: a command that outlives its call stays in the ledger and holds no chain; its end is told by
-// the rollout.
+// TestCodexBackgroundCommand: a command that outlives its call stays in the ledger and holds no chain; its end is told
+// by the rollout.
 func TestCodexBackgroundCommand(t *testing.T) {
 	h := newCodex(t)
-	h.model.Script(Turn{Text: "A server.", Calls: []Call{{"exec_command", map[string]any{"cmd": "touch started.flag; sleep 60", "yield_time_ms": 500}}}},
-		Turn{Text: "It runs."})
+	h.model.Script(
+		Turn{
+			Text: "A server.",
+			Calls: []Call{
+				{"exec_command", map[string]any{"cmd": "touch started.flag; sleep 60", "yield_time_ms": 500}},
+			},
+		},
+		Turn{Text: "It runs."},
+	)
+
 	h.run("please start the work")
 	session := h.newest()
 	st := h.status(session)
 	if st.MessageCount != 1 || st.PendingToolChain {
 		t.Errorf("got %d rounds, chain %v, want 1 round and no chain", st.MessageCount, st.PendingToolChain)
 	}
-	h.until("the command's end is known: Codex stopped it at its own", func() bool { return h.calls(session)["touch"] == checkpoint.CallFailed })
+
+	h.until(
+		"the command's end is known: Codex stopped it at its own",
+		func() bool { return h.calls(session)["touch"] == checkpoint.CallFailed },
+	)
 }
 
 // TestCodexSubAgent: what a sub-agent does is no round of the parent, and its calls are its own.
 func TestCodexSubAgent(t *testing.T) {
 	h := newCodex(t)
 	h.model.Script(
-		Turn{When: "SUBTASK", Text: "The helper works.", Calls: []Call{codexExec("echo in-helper")}}, Turn{When: "SUBTASK", Text: "The helper is done."},
-		Turn{Text: "I start a helper.", Calls: []Call{{"multi_agent_v1/spawn_agent", map[string]any{"message": "SUBTASK please"}}}},
-		Turn{Text: "I wait.", Calls: []Call{codexExec("sleep 4; echo waited")}}, Turn{Text: "All is done."})
+		Turn{
+			When:  "SUBTASK",
+			Text:  "The helper works.",
+			Calls: []Call{codexExec("echo in-helper")},
+		},
+		Turn{When: "SUBTASK", Text: "The helper is done."},
+		Turn{
+			Text:  "I start a helper.",
+			Calls: []Call{{"multi_agent_v1/spawn_agent", map[string]any{"message": "SUBTASK please"}}},
+		},
+		Turn{Text: "I wait.", Calls: []Call{codexExec("sleep 4; echo waited")}},
+		Turn{Text: "All is done."},
+	)
+
 	h.run("please start the work")
 	session := h.newest()
 	shown, err := ask[query.Shown](h, "show", "--session", session)
@@ -339,11 +404,13 @@ func TestCodexSubAgent(t *testing.T) {
 	if st := h.status(session); st.MessageCount != 1 || st.PendingToolChain {
 		t.Errorf("got %d rounds, %s, chain %v, want 1 round, no chain", st.MessageCount, st.State, st.PendingToolChain)
 	}
+
 	for _, c := range shown.State.Calls {
 		if strings.Contains(c.Digest, "in-helper") {
 			t.Errorf("the helper's command is in the parent's ledger: %+v", c)
 		}
 	}
+
 	if c := shown.Children; len(c) != 1 || c[0].Name != "default" {
 		t.Errorf("got sub-agents %+v, want one, default", c)
 	}
@@ -369,31 +436,37 @@ func TestCodexUninstall(t *testing.T) {
 	if st := h.sessions(); len(st) != 1 {
 		t.Fatalf("got %d sessions, want 1: the hooks work", len(st))
 	}
+
 	session, before := h.newest(), h.codexFiles()
 	for _, args := range [][]string{{"status"}, {"recover", "--session", session}, {"checkpoint", "--agent", "codex", "--session", session}, {"list"}, {"doctor"}} {
 		if out, err := h.belay(args...); err != nil {
 			t.Logf("%v\n%s", err, out) // doctor may find fault with the lab; what counts is below
 		}
 	}
+
 	if after := h.codexFiles(); !maps.Equal(after, before) {
 		t.Errorf("belay's commands changed files of the agent: got %v, want %v", after, before)
 	}
 	if out, err := h.belay("uninstall", "codex"); err != nil {
 		t.Fatalf("belay uninstall: %v\n%s", err, out)
 	}
+
 	for name, want := range map[string]string{"hooks.json": codexHooks, "config.toml": h.codexConfig()} {
 		if data, err := os.ReadFile(h.path(".codex/" + name)); err != nil || string(data) != want {
 			t.Errorf("%s after uninstall: got %q, %v, want %q", name, data, err, want)
 		}
 	}
+
 	after := h.codexFiles()
 	for _, name := range []string{"hooks.json", "config.toml"} {
 		delete(after, h.path(".codex/"+name))
 		delete(before, h.path(".codex/"+name))
 	}
+
 	if !maps.Equal(after, before) {
 		t.Errorf("uninstall changed other files of the agent: got %v, want %v", after, before)
 	}
+
 	h.run("without belay")
 	if st := h.sessions(); len(st) != 1 {
 		t.Errorf("got %d sessions after uninstall, want still 1", len(st))
@@ -409,31 +482,44 @@ func (h *home) codexFiles() map[string]string {
 	return files
 }
 
-// TestCodexCompaction: Codex compacts by itself in the middle of a turn; a checkpoint is taken before, the model is told
-// after what the person had said, and the summary is no answer.
+// TestCodexCompaction: Codex compacts by itself in the middle of a turn; a checkpoint is taken before, the model is
+// told after what the person had said, and the summary is no answer.
 func TestCodexCompaction(t *testing.T) {
 	h := newCodex(t)
 	h.write(".codex/config.toml", "model_auto_compact_token_limit = 1000\n"+h.codexConfig())
 	h.codexTrust()
-	h.model.Script(Turn{When: "please start", Text: "A quick command.", Calls: []Call{codexExec(quick)}}, Turn{Text: "SUMMARY of the work."}, Turn{Text: "All is done."})
+	h.model.Script(
+		Turn{When: "please start", Text: "A quick command.", Calls: []Call{codexExec(quick)}},
+		Turn{Text: "SUMMARY of the work."},
+		Turn{Text: "All is done."},
+	)
+
 	h.run("please start the work")
 	session := h.newest()
 	shown, err := ask[query.Shown](h, "show", "--session", session)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if full := shown.State.LastFull; full == nil || full.Cause != checkpoint.CauseCompaction && full.Cause != checkpoint.CauseEnd {
+	if full := shown.State.LastFull; full == nil ||
+		full.Cause != checkpoint.CauseCompaction && full.Cause != checkpoint.CauseEnd {
 		t.Errorf("last full checkpoint: got %+v, want one before the compaction", full)
 	}
+
 	list := h.model.Main()
 	if last := list[len(list)-1]; last.Count(record) != 1 || last.Count("please start the work") == 0 {
-		t.Errorf("after the compaction: got %d records, want one with the person's words\n%s", last.Count(record), said(last))
+		t.Errorf(
+			"after the compaction: got %d records, want one with the person's words\n%s",
+			last.Count(record),
+			said(last),
+		)
 	}
+
 	for _, m := range shown.State.Messages {
 		if m.Role == checkpoint.RoleAssistant && m.Text == "Lab session" {
 			t.Error("the summary of the compaction is taken for an answer")
 		}
 	}
+
 	if st := h.status(session); st.MessageCount != 1 {
 		t.Errorf("got %d rounds, want 1", st.MessageCount)
 	}
@@ -443,7 +529,11 @@ func TestCodexCompaction(t *testing.T) {
 // error, and Codex goes on with it.
 func TestCodexCompressedAfterAWeek(t *testing.T) {
 	h := newCodex(t)
-	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{codexExec(quick)}}, Turn{Text: "The first round is done."})
+	h.model.Script(
+		Turn{Text: "A quick command.", Calls: []Call{codexExec(quick)}},
+		Turn{Text: "The first round is done."},
+	)
+
 	h.run("please start the work")
 	session := h.newest()
 	h.until("the end is seen", func() bool { return h.status(session).State == "ended" })
@@ -451,10 +541,12 @@ func TestCodexCompressedAfterAWeek(t *testing.T) {
 	if err != nil || len(names) != 1 {
 		t.Fatalf("got rollouts %v, %v, want one", names, err)
 	}
+
 	data, err := os.ReadFile(names[0])
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	z, err := zstd.NewWriter(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -465,17 +557,25 @@ func TestCodexCompressedAfterAWeek(t *testing.T) {
 	if err := os.Remove(names[0]); err != nil {
 		t.Fatal(err)
 	}
+
 	before := h.recover(session)
 	if st := h.status(session); st.MessageCount != 1 || len(before.Messages) == 0 {
-		t.Errorf("compressed: got %d rounds, %d messages, want 1 round and its messages", st.MessageCount, len(before.Messages))
+		t.Errorf(
+			"compressed: got %d rounds, %d messages, want 1 round and its messages",
+			st.MessageCount,
+			len(before.Messages),
+		)
 	}
+
 	h.model.Script(Turn{Text: "The second round is done."})
 	if n := h.run("resume", session, "second round please").Count("please start the work"); n != 1 {
 		t.Errorf("resumed: the first prompt stands %d times in the request, want once", n)
 	}
+
 	h.until("the second round is counted", func() bool { return h.status(session).MessageCount == 2 })
 	if len(h.sessions()) != 1 {
 		t.Errorf("got %d sessions, want one", len(h.sessions()))
 	}
+
 	t.Logf("Codex made the plain file again: %v", exists(names[0]))
 }

@@ -19,11 +19,19 @@ const (
 
 // droidExecute is a call of Droid's shell tool.
 func droidExecute(command string) Call {
-	return Call{"Execute", map[string]any{"command": command, "summary": "a command of the lab", "riskLevelReason": "none", "riskLevel": "low"}}
+	return Call{
+		"Execute",
+		map[string]any{
+			"command":         command,
+			"summary":         "a command of the lab",
+			"riskLevelReason": "none",
+			"riskLevel":       "low",
+		},
+	}
 }
 
-// newDroid is a home with Droid, which asks nobody to sign in where the model is the user's own. What it asks of its makers is
-// asked of the fake model, which knows nothing of it.
+// newDroid is a home with Droid, which asks nobody to sign in where the model is the user's own. What it asks of its
+// makers is asked of the fake model, which knows nothing of it.
 func newDroid(t *testing.T) *home {
 	t.Helper()
 	return newHomeOf(t, program{
@@ -37,8 +45,13 @@ func newDroid(t *testing.T) *home {
 `)
 		},
 		vars: func(h *home) []string {
-			return []string{"FACTORY_API_BASE_URL=" + h.url, "FACTORY_APP_BASE_URL=" + h.url, "FACTORY_TELEMETRY_INGEST_BASE_URL=" + h.url,
-				"FACTORY_DROID_AUTO_UPDATE_ENABLED=false", "FACTORY_DISABLE_KEYRING=true"}
+			return []string{
+				"FACTORY_API_BASE_URL=" + h.url,
+				"FACTORY_APP_BASE_URL=" + h.url,
+				"FACTORY_TELEMETRY_INGEST_BASE_URL=" + h.url,
+				"FACTORY_DROID_AUTO_UPDATE_ENABLED=false",
+				"FACTORY_DISABLE_KEYRING=true",
+			}
 		},
 		shell: droidExecute,
 		args:  []string{"exec", "--auto", "high", "-m", "custom:lab"},
@@ -83,6 +96,7 @@ func TestDroidUninstall(t *testing.T) {
 	if out, err := h.belay("uninstall", "droid"); err != nil {
 		t.Fatalf("belay uninstall: %v\n%s", err, out)
 	}
+
 	user, err := os.ReadFile(h.path(droidSettings))
 	if err != nil {
 		t.Fatal(err)
@@ -90,6 +104,7 @@ func TestDroidUninstall(t *testing.T) {
 	if out, err := h.belay("install", "droid"); err != nil {
 		t.Fatalf("belay install: %v\n%s", err, out)
 	}
+
 	h.run("please start the work")
 	session, before := h.newest(), h.agentFiles()
 	for _, args := range [][]string{{"status"}, {"recover", "--session", session}, {"list"}} {
@@ -97,6 +112,7 @@ func TestDroidUninstall(t *testing.T) {
 			t.Errorf("%v\n%s", err, out)
 		}
 	}
+
 	if after := h.agentFiles(); !maps.Equal(after, before) {
 		t.Errorf("belay's commands changed files of the agent: got %v, want %v", after, before)
 	}
@@ -106,6 +122,7 @@ func TestDroidUninstall(t *testing.T) {
 	if got, err := os.ReadFile(h.path(droidSettings)); err != nil || string(got) != string(user) {
 		t.Errorf("settings after uninstall: %q, %v, want %q", got, err, user)
 	}
+
 	h.run("without belay")
 	if list := h.sessions(); len(list) != 1 {
 		t.Errorf("got %d sessions after uninstall, want still 1", len(list))

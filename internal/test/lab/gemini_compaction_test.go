@@ -11,23 +11,34 @@ import (
 	"belay/internal/state/query"
 )
 
-// geminiSummary are the model's words when the program asks for a summary, which it does twice: it thinks aloud first. There
-// are enough of them for a program that compacts before each call.
+// geminiSummary are the model's words when the program asks for a summary, which it does twice: it thinks aloud first.
+// There are enough of them for a program that compacts before each call.
 func geminiSummary(turns ...Turn) []Turn {
-	one := Turn{Side: true, When: "state_snapshot", Text: "<scratchpad>What was it?</scratchpad>\n<state_snapshot>\nSUMMARY of the work\n</state_snapshot>"}
+	one := Turn{
+		Side: true,
+		When: "state_snapshot",
+		Text: "<scratchpad>What was it?</scratchpad>\n<state_snapshot>\nSUMMARY of the work\n</state_snapshot>",
+	}
 	return append(turns, slices.Repeat([]Turn{one}, 12)...)
 }
 
 // geminiWork are two rounds at the screen.
 func (a *terminal) geminiWork() (session string) {
 	a.h.t.Helper()
-	a.h.model.Script(geminiSummary(Turn{Text: "A quick command.", Calls: []Call{geminiShell(quick)}}, Turn{Text: "The first round is done."}, Turn{Text: "The second round is done."})...)
+	a.h.model.Script(
+		geminiSummary(
+			Turn{Text: "A quick command.", Calls: []Call{geminiShell(quick)}},
+			Turn{Text: "The first round is done."},
+			Turn{Text: "The second round is done."},
+		)...)
+
 	a.say("please start the work", func() bool { return a.h.rounds(1) == 1 })
 	a.say("second round please", func() bool { return a.h.rounds(1) == 2 })
 	return a.h.newest()
 }
 
-// geminiCompacted waits for the boundary of a compaction and for the checkpoint that it forces, and looks that it is no round.
+// geminiCompacted waits for the boundary of a compaction and for the checkpoint that it forces, and looks that it is no
+// round.
 func (h *home) geminiCompacted(session string, rounds int) {
 	h.t.Helper()
 	h.until("the boundary is seen, and a checkpoint taken", func() bool {
@@ -35,12 +46,20 @@ func (h *home) geminiCompacted(session string, rounds int) {
 		if err != nil || shown.State.LastFull == nil {
 			return false
 		}
-		return shown.State.LastFull.Cause == checkpoint.CauseCompaction && slices.ContainsFunc(shown.State.Messages, func(m checkpoint.Message) bool {
-			return m.Role == checkpoint.RoleSummary && strings.HasPrefix(m.Text, "<state_snapshot>")
-		})
+
+		return shown.State.LastFull.Cause == checkpoint.CauseCompaction &&
+			slices.ContainsFunc(shown.State.Messages, func(m checkpoint.Message) bool {
+				return m.Role == checkpoint.RoleSummary && strings.HasPrefix(m.Text, "<state_snapshot>")
+			})
 	})
+
 	if st := h.status(session); st.MessageCount != rounds || len(st.OpenCalls) != 0 {
-		h.t.Errorf("after the compaction: got %d rounds, open %v, want %d and none", st.MessageCount, st.OpenCalls, rounds)
+		h.t.Errorf(
+			"after the compaction: got %d rounds, open %v, want %d and none",
+			st.MessageCount,
+			st.OpenCalls,
+			rounds,
+		)
 	}
 }
 
@@ -56,20 +75,32 @@ func TestGeminiCompactedByHand(t *testing.T) {
 		from := len(h.model.Main())
 		a.say(prompt, func() bool { return len(h.model.Main()) > from })
 		if r := h.model.Main()[from]; r.Count(record) != 1 || !strings.Contains(said(r), "please start the work") {
-			t.Errorf("prompt %d after the compaction: got %d records, want the one with the person's words\n%s", i+1, r.Count(record), said(r))
+			t.Errorf(
+				"prompt %d after the compaction: got %d records, want the one with the person's words\n%s",
+				i+1,
+				r.Count(record),
+				said(r),
+			)
 		}
+
 		h.until("its round is counted", func() bool { return h.status(session).MessageCount == 3+i })
 	}
+
 	a.quit()
 }
 
 // TestGeminiCompactedByItself: the window is so small that the program compacts whenever it can. No hook says so.
 func TestGeminiCompactedByItself(t *testing.T) {
 	h := newGemini(t)
-	h.write(".gemini/settings.json", strings.Replace(geminiSettings, `"privacy"`, `"model": {"compressionThreshold": 0.005}, "privacy"`, 1))
+	h.write(
+		".gemini/settings.json",
+		strings.Replace(geminiSettings, `"privacy"`, `"model": {"compressionThreshold": 0.005}, "privacy"`, 1),
+	)
+
 	if _, err := h.belay("install", "gemini"); err != nil {
 		t.Fatal(err)
 	}
+
 	a := h.geminiAtPrompt(1)
 	session := a.geminiWork()
 	h.model.Script(geminiSummary(Turn{Text: "The third round is done."})...)
@@ -81,6 +112,7 @@ func TestGeminiCompactedByItself(t *testing.T) {
 	if r := h.model.Main()[from]; r.Count(record) == 0 || !strings.Contains(said(r), "please start the work") {
 		t.Errorf("after the compactions: got %d records, want the person's words\n%s", r.Count(record), said(r))
 	}
+
 	h.until("its round is counted", func() bool { return h.status(session).MessageCount == 4 })
 	a.quit()
 }

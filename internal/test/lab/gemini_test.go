@@ -47,16 +47,28 @@ func newGemini(t *testing.T) *home {
 // clean end. Nobody needs to be told anything, and nothing is put before anybody's words.
 func TestGeminiTwoRounds(t *testing.T) {
 	h := newGemini(t)
-	h.model.Script(Turn{Text: "Two commands.", Calls: []Call{geminiShell(quick), geminiShell("false"), {"list_directory", map[string]any{"dir_path": "."}}}},
-		Turn{Text: "The first round is done."})
+	h.model.Script(
+		Turn{
+			Text: "Two commands.",
+			Calls: []Call{
+				geminiShell(quick),
+				geminiShell("false"),
+				{"list_directory", map[string]any{"dir_path": "."}},
+			},
+		},
+		Turn{Text: "The first round is done."},
+	)
+
 	first := h.run("please start the work")
 	if n := first.Count(record); n != 0 {
 		t.Errorf("first session: got %d records, want none: nothing was before it", n)
 	}
+
 	session := h.newest()
 	if err := syscall.Kill(h.daemonPID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
+
 	h.model.Script(Turn{Text: "The second round is done."})
 	second := h.run("second round please", "--resume", "latest")
 	if n := second.Count(record); n != 0 {
@@ -65,20 +77,36 @@ func TestGeminiTwoRounds(t *testing.T) {
 	if h.transcripts("<hook_context>") {
 		t.Error("a hook put something before the person's words, want nothing at all")
 	}
+
 	h.until("the end is seen", func() bool { return h.status(session).State == "ended" })
 	st := h.status(session)
 	if st.MessageCount != 2 || st.PendingToolChain || st.LastFullCheckpoint == nil || len(st.OpenCalls) != 0 {
 		t.Errorf("got %d rounds, chain %v, full %v, open %v, want 2 rounds, no chain, a FULL, nothing open",
 			st.MessageCount, st.PendingToolChain, st.LastFullCheckpoint, st.OpenCalls)
 	}
-	h.oneOfEach(session, map[string]checkpoint.CallState{"echo": checkpoint.CallDone, "false": checkpoint.CallFailed, `{"dir_path":"."}`: checkpoint.CallDone})
+
+	h.oneOfEach(
+		session,
+		map[string]checkpoint.CallState{
+			"echo":             checkpoint.CallDone,
+			"false":            checkpoint.CallFailed,
+			`{"dir_path":"."}`: checkpoint.CallDone,
+		},
+	)
+
 	var texts []string
 	for _, m := range h.recover(session).Messages {
 		texts = append(texts, m.Text)
 	}
-	if got := strings.Join(texts, "|"); strings.Count(got, "The first round is done.") != 1 || strings.Count(got, "The second round is done.") != 1 || strings.Count(got, "please start the work") != 1 {
+
+	if got := strings.Join(
+		texts,
+		"|",
+	); strings.Count(got, "The first round is done.") != 1 || strings.Count(got, "The second round is done.") != 1 ||
+		strings.Count(got, "please start the work") != 1 {
 		t.Errorf("recover: got %q, want each message once", got)
 	}
+
 	if n := h.run("another subject").Count(record); n != 0 {
 		t.Errorf("new session after a clean end: got %d records, want none", n)
 	}
@@ -93,13 +121,15 @@ func (h *home) oneOfEach(session string, want map[string]checkpoint.CallState) {
 	if got := h.calls(session); !maps.Equal(got, want) {
 		h.t.Errorf("calls: got %v, want %v", got, want)
 	}
+
 	shown, err := ask[query.Shown](h, "show", "--session", session)
 	if err != nil || len(shown.State.Calls) != len(want) {
 		h.t.Errorf("ledger: got %+v, %v, want %d calls", shown.State, err, len(want))
 	}
 }
 
-// TestGeminiToolsAreOneCallEach: whatever tool it is, hooks and transcript name one call; equal calls of one answer are two.
+// TestGeminiToolsAreOneCallEach: whatever tool it is, hooks and transcript name one call; equal calls of one answer are
+// two.
 func TestGeminiToolsAreOneCallEach(t *testing.T) {
 	h := newGemini(t)
 	h.write("proj/notes.txt", "first line\nsecond line\n")
@@ -107,11 +137,22 @@ func TestGeminiToolsAreOneCallEach(t *testing.T) {
 	h.model.Script(Turn{Text: "Some tools.", Calls: []Call{
 		call("read_file", map[string]any{"file_path": "notes.txt"}),
 		call("write_file", map[string]any{"file_path": h.proj + "/out.txt", "content": "made by the lab\n"}),
-		call("replace", map[string]any{"file_path": h.proj + "/notes.txt", "old_string": "first", "new_string": "1st", "instruction": "make it short", "wait_for_previous": true}),
+		call(
+			"replace",
+			map[string]any{
+				"file_path":         h.proj + "/notes.txt",
+				"old_string":        "first",
+				"new_string":        "1st",
+				"instruction":       "make it short",
+				"wait_for_previous": true,
+			},
+		),
 		call("glob", map[string]any{"pattern": "*.txt"}),
 		call("read_file", map[string]any{"file_path": "absent.txt"}),
-		geminiShell("echo twice"), geminiShell("echo twice"),
+		geminiShell("echo twice"),
+		geminiShell("echo twice"),
 	}}, Turn{Text: "All is done."})
+
 	h.run("please start the work")
 	session := h.newest()
 	h.until("the end is seen", func() bool { return h.status(session).State == "ended" })
@@ -119,10 +160,12 @@ func TestGeminiToolsAreOneCallEach(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var got []string
 	for _, c := range shown.State.Calls {
 		got = append(got, c.Name+" "+string(c.State))
 	}
+
 	slices.Sort(got)
 	want := "glob done, read_file done, read_file failed, replace done, run_shell_command done, run_shell_command done, write_file done"
 	if g := strings.Join(got, ", "); g != want {
@@ -133,8 +176,12 @@ func TestGeminiToolsAreOneCallEach(t *testing.T) {
 // geminiInTool starts Gemini CLI and gives it back while its second command runs.
 func (h *home) geminiInTool() *agent {
 	h.t.Helper()
-	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{geminiShell(quick)}}, Turn{Text: "Now a long command.", Calls: []Call{geminiShell(slow)}},
-		Turn{Text: "The long command is over."})
+	h.model.Script(
+		Turn{Text: "A quick command.", Calls: []Call{geminiShell(quick)}},
+		Turn{Text: "Now a long command.", Calls: []Call{geminiShell(slow)}},
+		Turn{Text: "The long command is over."},
+	)
+
 	a := h.start("please start the work")
 	h.until("the long command starts", func() bool { return exists(h.proj + "/started.flag") })
 	return a
@@ -146,16 +193,21 @@ func geminiToldInDoubt(t *testing.T, r Request) {
 	if n := r.Count(record); n != 1 {
 		t.Errorf("new session: got %d records in the request, want 1\n%s", n, said(r))
 	}
-	if got := doubts(r); !strings.Contains(got, "run_shell_command `touch started.flag") || strings.Contains(got, "step-one") {
+
+	if got := doubts(
+		r,
+	); !strings.Contains(got, "run_shell_command `touch started.flag") ||
+		strings.Contains(got, "step-one") {
 		t.Errorf("new session: in doubt is %q, want the long command alone", got)
 	}
+
 	if r.Count("please start the work") == 0 {
 		t.Errorf("new session: the user's prompt is not in the request\n%s", said(r))
 	}
 }
 
-// TestGeminiKilledInToolThenNew: the call that is in no file is known, the next session in the folder is told of it, once,
-// and the one after it nothing.
+// TestGeminiKilledInToolThenNew: the call that is in no file is known, the next session in the folder is told of it,
+// once, and the one after it nothing.
 func TestGeminiKilledInToolThenNew(t *testing.T) {
 	h := newGemini(t)
 	a := h.geminiInTool()
@@ -164,9 +216,11 @@ func TestGeminiKilledInToolThenNew(t *testing.T) {
 		open := h.status(session).OpenCalls
 		return len(open) == 1 && len(open[0].Procs) > 0
 	})
+
 	if got := a.signal(syscall.SIGKILL); got != -1 {
 		t.Errorf("exit after kill -9: got %d, want -1", got)
 	}
+
 	h.died(session)
 	h.model.Script(Turn{Text: "I look at what was done."})
 	first := h.run("please go on")
@@ -175,10 +229,12 @@ func TestGeminiKilledInToolThenNew(t *testing.T) {
 	if !strings.Contains(doubts(first), "its process is still running") {
 		t.Errorf("new session: the command that lost its agent still ran: got %q", doubts(first))
 	}
+
 	told := h.newest()
 	if r := h.run("and again"); r.Count(record) != 0 {
 		t.Errorf("second new session: got %d records, want none: it was told\n%s", r.Count(record), said(r))
 	}
+
 	h.oneOfEach(session, map[string]checkpoint.CallState{"echo": checkpoint.CallDone, "touch": checkpoint.CallDoubt})
 	for _, m := range h.recover(told).Messages { // the brief is in its file, and is nobody's words
 		if strings.Contains(m.Text, "belay-record") || strings.Contains(m.Text, "touch started.flag") {
@@ -187,13 +243,15 @@ func TestGeminiKilledInToolThenNew(t *testing.T) {
 	}
 }
 
-// TestGeminiAndDaemonKilled: both die at once, as when the machine does. The first hook of the next session finds nobody.
+// TestGeminiAndDaemonKilled: both die at once, as when the machine does. The first hook of the next session finds
+// nobody.
 func TestGeminiAndDaemonKilled(t *testing.T) {
 	h := newGemini(t)
 	a := h.geminiInTool()
 	if err := syscall.Kill(h.daemonPID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
+
 	a.signal(syscall.SIGKILL)
 	h.killTools()
 	h.model.Script(Turn{Text: "I look at what was done."})
@@ -207,20 +265,38 @@ func TestGeminiAndDaemonKilled(t *testing.T) {
 func TestGeminiDaemonKilledInTool(t *testing.T) {
 	h := newGemini(t)
 	waits := func(flag string) Call { return geminiShell("while [ ! -e " + flag + " ]; do sleep 0.1; done") }
-	h.model.Script(Turn{Text: "A command that waits.", Calls: []Call{{"run_shell_command", map[string]any{"command": "touch started.flag; until [ -e go.flag ]; do sleep 0.1; done"}}}},
-		Turn{Text: "Another one.", Calls: []Call{waits("end.flag")}}, Turn{Text: "It is over."})
+	h.model.Script(
+		Turn{
+			Text: "A command that waits.",
+			Calls: []Call{
+				{
+					"run_shell_command",
+					map[string]any{"command": "touch started.flag; until [ -e go.flag ]; do sleep 0.1; done"},
+				},
+			},
+		},
+		Turn{Text: "Another one.", Calls: []Call{waits("end.flag")}},
+		Turn{Text: "It is over."},
+	)
+
 	a := h.start("please start the work")
 	h.until("the command starts", func() bool { return exists(h.proj + "/started.flag") })
 	session := h.newest()
 	if err := syscall.Kill(h.daemonPID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
+
 	h.write("proj/go.flag", "")
-	h.until("the next daemon knows how the command ended", func() bool { return h.calls(session)["touch"] == checkpoint.CallDone })
+	h.until(
+		"the next daemon knows how the command ended",
+		func() bool { return h.calls(session)["touch"] == checkpoint.CallDone },
+	)
+
 	h.write("proj/end.flag", "")
 	if code := a.wait(); code != 0 {
 		t.Fatalf("exit %d, want 0\n%s", code, a.printed())
 	}
+
 	h.until("the end is seen", func() bool { return h.status(session).State == "ended" })
 	h.oneOfEach(session, map[string]checkpoint.CallState{"touch": checkpoint.CallDone, "while": checkpoint.CallDone})
 }
@@ -233,16 +309,38 @@ func TestGeminiKilledInToolThenResumed(t *testing.T) {
 	session := h.newest()
 	h.died(session)
 	h.killTools()
-	h.model.Script(Turn{Text: "I look at what was done.", Calls: []Call{geminiShell("ls")}}, Turn{Text: "I have looked."})
+	h.model.Script(
+		Turn{Text: "I look at what was done.", Calls: []Call{geminiShell("ls")}},
+		Turn{Text: "I have looked."},
+	)
+
 	first := h.run("please go on", "--resume", session)
-	if n := first.Count(record); n != 1 || !strings.Contains(doubts(first), "touch started.flag") || strings.Contains(doubts(first), "step-one") {
-		t.Errorf("resumed: got %d records, in doubt %q, want one, with the long command alone\n%s", n, doubts(first), said(first))
+	if n := first.Count(
+		record,
+	); n != 1 || !strings.Contains(doubts(first), "touch started.flag") ||
+		strings.Contains(doubts(first), "step-one") {
+		t.Errorf(
+			"resumed: got %d records, in doubt %q, want one, with the long command alone\n%s",
+			n,
+			doubts(first),
+			said(first),
+		)
 	}
+
 	second := h.run("and on", "--resume", session)
 	if n := second.Count(record); n > 1 {
 		t.Errorf("resumed again: got %d records, want no new one\n%s", n, said(second))
 	}
-	h.oneOfEach(session, map[string]checkpoint.CallState{"echo": checkpoint.CallDone, "touch": checkpoint.CallDoubt, "ls": checkpoint.CallDone})
+
+	h.oneOfEach(
+		session,
+		map[string]checkpoint.CallState{
+			"echo":  checkpoint.CallDone,
+			"touch": checkpoint.CallDoubt,
+			"ls":    checkpoint.CallDone,
+		},
+	)
+
 	h.until("the rounds are counted", func() bool { return h.status(session).MessageCount == 3 })
 	if list := h.sessions(); len(list) != 1 {
 		t.Errorf("got %d sessions, want the one that was resumed", len(list))
@@ -259,6 +357,7 @@ func geminiKilledInStream(t *testing.T, turns ...Turn) (*home, string) {
 	if got := a.signal(syscall.SIGKILL); got != -1 {
 		t.Errorf("exit after kill -9: got %d, want -1", got)
 	}
+
 	session := h.newest()
 	h.died(session)
 	return h, session
@@ -306,12 +405,14 @@ func geminiStoppedInTool(t *testing.T, sig syscall.Signal) {
 	if got := a.signal(sig); got != 0 {
 		t.Errorf("exit after %v: got %d, want 0", sig, got)
 	}
+
 	h.until("the end is seen", func() bool { s := h.status(session).State; return s == "died" || s == "ended" })
 	h.killTools()
 	h.oneOfEach(session, map[string]checkpoint.CallState{"echo": checkpoint.CallDone, "touch": checkpoint.CallDoubt})
 	if r := h.recover(session); len(r.InDoubt) != 1 {
 		t.Errorf("got %v in doubt, want the long command", r.InDoubt)
 	}
+
 	h.model.Script(Turn{Text: "I look at what was done."})
 	geminiToldInDoubt(t, h.run("please go on"))
 }
@@ -319,11 +420,16 @@ func geminiStoppedInTool(t *testing.T, sig syscall.Signal) {
 func TestGeminiTerminatedInTool(t *testing.T)  { geminiStoppedInTool(t, syscall.SIGTERM) }
 func TestGeminiInterruptedInTool(t *testing.T) { geminiStoppedInTool(t, syscall.SIGINT) }
 
-// TestGeminiInterruptedInStream: the program says good-bye in the middle of an answer, of which nothing is in any file, and
-// then, in most runs, that its turn is over: a round, or a turn that was broken off. The next session is told where it is found.
+// TestGeminiInterruptedInStream: the program says good-bye in the middle of an answer, of which nothing is in any file,
+// and then, in most runs, that its turn is over: a round, or a turn that was broken off. The next session is told where
+// it is found.
 func TestGeminiInterruptedInStream(t *testing.T) {
 	h := newGemini(t)
-	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{geminiShell(quick)}}, Turn{Text: "Half of an answer that never ends.", Hold: true})
+	h.model.Script(
+		Turn{Text: "A quick command.", Calls: []Call{geminiShell(quick)}},
+		Turn{Text: "Half of an answer that never ends.", Hold: true},
+	)
+
 	a := h.start("please start the work")
 	h.until("the model answers", func() bool { return h.model.Holding() == 1 })
 	t.Logf("exit after SIGINT: %d", a.signal(syscall.SIGINT))
@@ -334,29 +440,41 @@ func TestGeminiInterruptedInStream(t *testing.T) {
 	if n := h.status(session).MessageCount; n > 1 {
 		t.Errorf("got %d rounds, want the one that was broken off, or none", n)
 	}
+
 	h.model.Script(Turn{Text: "I look at what was done."})
 	if r := h.run("please go on"); r.Count(record) != 1 || r.Count(session) == 0 || r.Count("## In doubt") != 0 {
-		t.Errorf("new session: got %d records, want one that names the session and has nothing in doubt\n%s", r.Count(record), said(r))
+		t.Errorf(
+			"new session: got %d records, want one that names the session and has nothing in doubt\n%s",
+			r.Count(record),
+			said(r),
+		)
 	}
 }
 
-// TestGeminiUninstall: the user's settings are back, byte for byte, comments too, after sessions ran with belay in them.
+// TestGeminiUninstall: the user's settings are back, byte for byte, comments too, after sessions ran with belay in
+// them.
 func TestGeminiUninstall(t *testing.T) {
 	h := newGemini(t)
 	settings := h.path(".gemini/settings.json")
-	if data, err := os.ReadFile(settings); err != nil || !strings.Contains(string(data), "belay-hook") || !strings.Contains(string(data), "// my settings") {
+	if data, err := os.ReadFile(
+		settings,
+	); err != nil || !strings.Contains(string(data), "belay-hook") ||
+		!strings.Contains(string(data), "// my settings") {
 		t.Fatalf("settings after install: %s, %v, want belay's hooks and the user's comments", data, err)
 	}
+
 	h.run("please start the work")
 	if st := h.sessions(); len(st) != 1 {
 		t.Fatalf("got %d sessions, want 1: the hooks work", len(st))
 	}
+
 	session, before := h.newest(), h.agentFiles()
 	for _, args := range [][]string{{"status"}, {"recover", "--session", session}, {"checkpoint", "--agent", "gemini", "--session", session}, {"list"}, {"doctor"}} {
 		if out, err := h.belay(args...); err != nil {
 			t.Logf("%v\n%s", err, out) // doctor may find fault with the lab; what counts is below
 		}
 	}
+
 	if after := h.agentFiles(); !maps.Equal(after, before) {
 		t.Errorf("belay's commands changed files of the agent: got %v, want %v", after, before)
 	}
@@ -366,12 +484,14 @@ func TestGeminiUninstall(t *testing.T) {
 	if data, err := os.ReadFile(settings); err != nil || string(data) != geminiSettings {
 		t.Errorf("settings after uninstall: got %q, %v, want %q", data, err, geminiSettings)
 	}
+
 	after := h.agentFiles()
 	delete(after, settings)
 	delete(before, settings)
 	if !maps.Equal(after, before) {
 		t.Errorf("uninstall changed other files of the agent: got %v, want %v", after, before)
 	}
+
 	h.run("without belay")
 	if st := h.sessions(); len(st) != 1 {
 		t.Errorf("got %d sessions after uninstall, want still 1", len(st))

@@ -34,6 +34,7 @@ func openTerminal() (keys, tty *os.File, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+
 	var n, unlock uint32
 	size := [4]uint16{50, 160}
 	for _, call := range []struct {
@@ -44,6 +45,7 @@ func openTerminal() (keys, tty *os.File, err error) {
 			return nil, nil, fmt.Errorf("set up a terminal: %w", e)
 		}
 	}
+
 	tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
 	return keys, tty, err
 }
@@ -55,6 +57,7 @@ func (h *home) terminal(args ...string) *terminal {
 	if err != nil {
 		h.t.Skip("no terminal to be had: ", err)
 	}
+
 	defer tty.Close()
 	a := &terminal{agent: &agent{h: h, done: make(chan struct{}), from: len(h.model.Main())}, keys: keys}
 	a.cmd = exec.Command(os.Getenv(h.prog.env), args...)
@@ -65,6 +68,7 @@ func (h *home) terminal(args ...string) *terminal {
 	if err := a.cmd.Start(); err != nil {
 		h.t.Fatal(err)
 	}
+
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
@@ -76,6 +80,7 @@ func (h *home) terminal(args ...string) *terminal {
 					_, _ = keys.WriteString(answer) // a terminal that is gone needs no answer
 				}
 			}
+
 			a.mu.Lock()
 			a.mu.screen.Write(buf[:n])
 			a.mu.Unlock()
@@ -84,10 +89,12 @@ func (h *home) terminal(args ...string) *terminal {
 			}
 		}
 	}()
+
 	go func() {
 		_ = a.cmd.Wait() // the exit code is in ProcessState
 		close(a.done)
 	}()
+
 	h.t.Cleanup(func() {
 		_ = a.cmd.Process.Kill() // it has ended already, except in a case that failed
 		<-a.done
@@ -99,6 +106,7 @@ func (h *home) terminal(args ...string) *terminal {
 			h.t.Logf("the screen ended:\n%q", s[max(0, len(s)-3000):])
 		}
 	})
+
 	return a
 }
 
@@ -126,8 +134,8 @@ func (a *terminal) say(line string, taken func() bool) {
 	a.enter("the program takes "+line, taken)
 }
 
-// enter presses Return and waits for what comes of it. A busy program may take it for a part of pasted text, so it is pressed
-// again, but not soon: a program that is slow to empty its prompt would take the line twice.
+// enter presses Return and waits for what comes of it. A busy program may take it for a part of pasted text, so it is
+// pressed again, but not soon: a program that is slow to empty its prompt would take the line twice.
 func (a *terminal) enter(what string, taken func() bool) {
 	a.h.t.Helper()
 	var pressed time.Time
@@ -162,6 +170,7 @@ func (h *home) geminiAtPrompt(sessions int) *terminal {
 		_, err := h.belay("status") // fails until the first hook has started the daemon
 		return err == nil && len(h.sessions()) == sessions
 	})
+
 	return a
 }
 
@@ -180,27 +189,39 @@ func TestGeminiKilledInToolThenTerminal(t *testing.T) {
 		geminiToldInDoubt(t, h.model.Main()[from])
 		h.until("the round ends", func() bool { return h.status(h.newest()).State == "idle" })
 	}
+
 	session := h.newest()
 	if st := h.status(session); st.MessageCount != 2 {
 		t.Errorf("got %d rounds, want 2: the brief is none", st.MessageCount)
 	}
+
 	term.quit()
 }
 
-// TestGeminiInTerminal: a person's day at the screen: a turn, a tool broken off by Esc, a new session by /clear, the end.
+// TestGeminiInTerminal: a person's day at the screen: a turn, a tool broken off by Esc, a new session by /clear, the
+// end.
 func TestGeminiInTerminal(t *testing.T) {
 	h := newGemini(t)
 	a := h.geminiAtPrompt(1)
-	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{geminiShell(quick)}}, Turn{Text: "The first round is done."})
+	h.model.Script(
+		Turn{Text: "A quick command.", Calls: []Call{geminiShell(quick)}},
+		Turn{Text: "The first round is done."},
+	)
+
 	a.say("please start the work", func() bool { return h.status(h.newest()).MessageCount == 1 })
 	session := h.newest()
-	h.model.Script(Turn{Text: "Now a long command.", Calls: []Call{geminiShell(slow)}}, Turn{Text: "The long command is over."})
+	h.model.Script(
+		Turn{Text: "Now a long command.", Calls: []Call{geminiShell(slow)}},
+		Turn{Text: "The long command is over."},
+	)
+
 	a.say("and a long one", func() bool { return exists(h.proj + "/started.flag") })
 	a.press("\x1b")
 	h.until("the broken off turn is over", func() bool {
 		st := h.status(session)
 		return st.MessageCount == 2 && len(st.OpenCalls) == 0
 	})
+
 	h.oneOfEach(session, map[string]checkpoint.CallState{"echo": checkpoint.CallDone, "touch": checkpoint.CallFailed})
 	a.say("/clear", func() bool { return h.status(session).State == "ended" && len(h.sessions()) == 2 })
 	a.press("") // the screen is drawn anew
@@ -210,6 +231,7 @@ func TestGeminiInTerminal(t *testing.T) {
 	if r := list[len(list)-1]; r.Count(record) != 0 || r.Count("please start the work") != 0 {
 		t.Errorf("after /clear: got %d records, want nothing of before\n%s", r.Count(record), said(r))
 	}
+
 	a.quit()
 	h.until("the end is seen", func() bool { return h.status(h.newest()).State == "ended" })
 }

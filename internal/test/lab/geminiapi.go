@@ -44,6 +44,7 @@ func (c geminiContent) content() []any {
 			list = append(list, map[string]any{"type": "tool_result", "content": p.Response.Response})
 		}
 	}
+
 	return list
 }
 
@@ -58,6 +59,7 @@ func (m *Model) gemini(w http.ResponseWriter, r *http.Request, data []byte) {
 		writeJSON(w, http.StatusOK, map[string]any{"totalTokens": len(data)/4 + 1})
 		return
 	}
+
 	req := Request{Body: data, Main: len(body.Tools) > 0}
 	messages := []any{}
 	for _, c := range body.Contents {
@@ -67,6 +69,7 @@ func (m *Model) gemini(w http.ResponseWriter, r *http.Request, data []byte) {
 		}
 		messages = append(messages, map[string]any{"role": role, "content": c.content()})
 	}
+
 	same, err := json.Marshal(map[string]any{"system": body.System.content(), "messages": messages})
 	if err == nil {
 		err = json.Unmarshal(same, &req.body)
@@ -75,12 +78,14 @@ func (m *Model) gemini(w http.ResponseWriter, r *http.Request, data []byte) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+
 	n, turn := m.take(req)
 	a := answer{n: n, turn: turn, input: len(data)/4 + 1}
 	if strings.HasSuffix(r.URL.Path, ":generateContent") {
 		writeJSON(w, http.StatusOK, a.candidate(append(a.textPart(turn.Text), a.callParts()...), "STOP"))
 		return
 	}
+
 	m.geminiStream(w, r, a)
 }
 
@@ -95,8 +100,18 @@ func (answer) textPart(text string) []any {
 func (a answer) callParts() []any {
 	var list []any
 	for i, c := range a.turn.Calls {
-		list = append(list, map[string]any{"functionCall": map[string]any{"id": fmt.Sprintf("call_lab%04d%02d", a.n, i), "name": c.Name, "args": c.Input}})
+		list = append(
+			list,
+			map[string]any{
+				"functionCall": map[string]any{
+					"id":   fmt.Sprintf("call_lab%04d%02d", a.n, i),
+					"name": c.Name,
+					"args": c.Input,
+				},
+			},
+		)
 	}
+
 	return list
 }
 
@@ -105,13 +120,24 @@ func (a answer) candidate(parts []any, finish string) map[string]any {
 	if parts == nil {
 		parts = []any{map[string]any{"text": ""}}
 	}
+
 	c := map[string]any{"index": 0, "content": map[string]any{"role": "model", "parts": parts}}
-	doc := map[string]any{"candidates": []any{c}, "modelVersion": "lab-model", "responseId": fmt.Sprintf("resp_lab%04d", a.n)}
+	doc := map[string]any{
+		"candidates":   []any{c},
+		"modelVersion": "lab-model",
+		"responseId":   fmt.Sprintf("resp_lab%04d", a.n),
+	}
+
 	if finish != "" {
 		out := len(a.turn.Text)/4 + 20
 		c["finishReason"] = finish
-		doc["usageMetadata"] = map[string]any{"promptTokenCount": a.input, "candidatesTokenCount": out, "totalTokenCount": a.input + out}
+		doc["usageMetadata"] = map[string]any{
+			"promptTokenCount":     a.input,
+			"candidatesTokenCount": out,
+			"totalTokenCount":      a.input + out,
+		}
 	}
+
 	return doc
 }
 
@@ -126,6 +152,7 @@ func (m *Model) geminiStream(w http.ResponseWriter, r *http.Request, a answer) {
 		fmt.Fprintf(w, "data: %s\n\n", data)
 		_ = http.NewResponseController(w).Flush() // a client that is gone needs no answer
 	}
+
 	if text := a.turn.Text; text != "" {
 		half := len(text) / 2
 		send(a.candidate(a.textPart(text[:half]), ""))
@@ -135,5 +162,6 @@ func (m *Model) geminiStream(w http.ResponseWriter, r *http.Request, a answer) {
 		}
 		send(a.candidate(a.textPart(text[half:]), ""))
 	}
+
 	send(a.candidate(a.callParts(), "STOP"))
 }

@@ -38,27 +38,34 @@ func TestGeminiAnswers(t *testing.T) {
 					FinishReason string
 				}
 			}
+
 			if err := json.Unmarshal([]byte(strings.TrimPrefix(doc, "data: ")), &e); err != nil {
 				t.Fatalf("%s: %v", doc, err)
 			}
+
 			for _, p := range e.Candidates[0].Content.Parts {
 				text, command = text+p.Text, command+p.FunctionCall.Args.Command
 			}
+
 			finish += e.Candidates[0].FinishReason
 		}
+
 		if text != "some words" || command != "ls" || finish != "STOP" {
 			t.Errorf("%s: got %q, %q, %q, want the words, the command and one end", verb, text, command, finish)
 		}
 	}
+
 	list := m.Main()
 	if len(list) != 2 {
 		t.Fatalf("got %d main requests, want 2", len(list))
 	}
+
 	for _, want := range []string{"be good", "<go>", "asked", "got"} {
 		if n := list[0].Count(want); n != 1 {
 			t.Errorf("%q stands %d times in the request, want once", want, n)
 		}
 	}
+
 	if got := postGemini(t, m, "countTokens", body); !strings.Contains(got, "totalTokens") {
 		t.Errorf("got %s, want a count", got)
 	}

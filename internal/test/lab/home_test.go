@@ -69,6 +69,7 @@ func newHomeOf(t *testing.T, prog program) *home {
 	if os.Getenv(reportVar) != "" {
 		report(t, prog.name, programVersion(t, os.Getenv(prog.env)), caseWords(t.Name()))
 	}
+
 	dir, err := os.MkdirTemp("", "lab-") // short: a socket's path has a bound
 	if err != nil {
 		t.Fatal(err)
@@ -76,6 +77,7 @@ func newHomeOf(t *testing.T, prog program) *home {
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		t.Fatal(err)
 	}
+
 	h := &home{t: t, prog: prog, dir: dir, proj: filepath.Join(dir, "proj"), model: new(Model)}
 	server := httptest.NewServer(h.model)
 	h.url = server.URL
@@ -83,6 +85,7 @@ func newHomeOf(t *testing.T, prog program) *home {
 		if t.Failed() {
 			h.tellLog()
 		}
+
 		h.killAll()
 		server.CloseClientConnections()
 		server.Close()
@@ -94,15 +97,18 @@ func newHomeOf(t *testing.T, prog program) *home {
 			t.Error(err)
 		}
 	})
+
 	for _, d := range []string{h.proj, h.path(prog.dir), h.path("tmp")} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	prog.setup(h)
 	if out, err := h.belay("install", prog.name); err != nil {
 		t.Fatalf("belay install: %v\n%s", err, out)
 	}
+
 	return h
 }
 
@@ -122,8 +128,19 @@ func (h *home) write(name, text string) {
 
 // env is the whole environment of every program here: nothing of the caller's gets in.
 func (h *home) env() []string {
-	return append([]string{"HOME=" + h.dir, "TMPDIR=" + h.path("tmp"), "PATH=" + os.Getenv(binVar) + ":" + os.Getenv("PATH"),
-		"LANG=C.UTF-8", "TERM=dumb", "TZ=UTC", "USER=lab", "SHELL=/bin/bash", "BELAY_LOG_LEVEL=debug"}, h.prog.vars(h)...)
+	return append(
+		[]string{
+			"HOME=" + h.dir,
+			"TMPDIR=" + h.path("tmp"),
+			"PATH=" + os.Getenv(binVar) + ":" + os.Getenv("PATH"),
+			"LANG=C.UTF-8",
+			"TERM=dumb",
+			"TZ=UTC",
+			"USER=lab",
+			"SHELL=/bin/bash",
+			"BELAY_LOG_LEVEL=debug",
+		},
+		h.prog.vars(h)...)
 }
 
 // belay runs a command of belay's in the project folder and gives its stdout.
@@ -138,6 +155,7 @@ func (h *home) belay(args ...string) ([]byte, error) {
 	if err != nil {
 		err = fmt.Errorf("belay %s: %w: %s", strings.Join(args, " "), err, stderr.Bytes())
 	}
+
 	return out, err
 }
 
@@ -177,11 +195,13 @@ func (h *home) calls(session string) map[string]checkpoint.CallState {
 	if err != nil {
 		h.t.Fatal(err)
 	}
+
 	calls := map[string]checkpoint.CallState{}
 	for _, c := range shown.State.Calls {
 		word, _, _ := strings.Cut(c.Digest, " ")
 		calls[word] = c.State
 	}
+
 	return calls
 }
 
@@ -241,6 +261,7 @@ func (h *home) readTranscripts() [][]byte {
 	if err != nil {
 		h.t.Fatal(err)
 	}
+
 	var list [][]byte
 	for _, n := range names {
 		data, err := os.ReadFile(n)
@@ -249,6 +270,7 @@ func (h *home) readTranscripts() [][]byte {
 		}
 		list = append(list, data)
 	}
+
 	return list
 }
 
@@ -260,6 +282,7 @@ func (h *home) agentFiles() map[string]string {
 		if err != nil || e.IsDir() {
 			return err
 		}
+
 		info, err := e.Info()
 		if err != nil {
 			return err
@@ -268,13 +291,16 @@ func (h *home) agentFiles() map[string]string {
 			files[path], err = os.Readlink(path)
 			return err
 		}
+
 		data, err := os.ReadFile(path)
 		files[path] = fmt.Sprintf("%x %v %v", sha256.Sum256(data), info.Mode(), info.ModTime())
 		return err
 	})
+
 	if err != nil {
 		h.t.Fatal(err)
 	}
+
 	return files
 }
 
@@ -307,11 +333,18 @@ func (h *home) resume(session, prompt string) Request {
 // startOn runs the agent with these arguments alone and a stdin, or none.
 func (h *home) startOn(in *os.File, args ...string) *agent {
 	h.t.Helper()
-	a := &agent{h: h, out: h.path(fmt.Sprintf("run-%d.out", time.Now().UnixNano())), done: make(chan struct{}), from: len(h.model.Main())}
+	a := &agent{
+		h:    h,
+		out:  h.path(fmt.Sprintf("run-%d.out", time.Now().UnixNano())),
+		done: make(chan struct{}),
+		from: len(h.model.Main()),
+	}
+
 	out, err := os.Create(a.out) // a file: an orphaned tool that holds a pipe would keep us waiting
 	if err != nil {
 		h.t.Fatal(err)
 	}
+
 	defer out.Close()
 	words := slices.Concat(h.by, []string{os.Getenv(h.prog.env)}, args)
 	a.cmd = exec.Command(words[0], words[1:]...)
@@ -319,18 +352,22 @@ func (h *home) startOn(in *os.File, args ...string) *agent {
 	if in != nil {
 		a.cmd.Stdin = in
 	}
+
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := a.cmd.Start(); err != nil {
 		h.t.Fatal(err)
 	}
+
 	go func() {
 		_ = a.cmd.Wait() // the exit code is in ProcessState
 		close(a.done)
 	}()
+
 	h.t.Cleanup(func() {
 		_ = a.cmd.Process.Kill() // it has ended already, except in a case that failed
 		<-a.done
 	})
+
 	return a
 }
 
@@ -360,10 +397,12 @@ func (h *home) run(args ...string) Request {
 	if code := a.wait(); code != 0 {
 		h.t.Fatalf("%s %q: exit %d, want 0\n%s", h.prog.name, args, code, a.printed())
 	}
+
 	list := h.model.Main()
 	if len(list) == a.from {
 		h.t.Fatalf("%s %q asked the model nothing; it printed:\n%s", h.prog.name, args, a.printed())
 	}
+
 	return list[a.from]
 }
 
@@ -392,6 +431,7 @@ func (h *home) processes() []int {
 	if err != nil {
 		h.t.Error(err)
 	}
+
 	var pids []int
 	for _, n := range names {
 		env, err := os.ReadFile(n)
@@ -402,6 +442,7 @@ func (h *home) processes() []int {
 			pids = append(pids, pid)
 		}
 	}
+
 	return pids
 }
 
@@ -416,6 +457,7 @@ func (h *home) killAll() {
 			h.t.Errorf("processes %v outlive the case", pids)
 			return
 		}
+
 		for _, pid := range pids {
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 				h.t.Errorf("kill %d: %v", pid, err)
@@ -427,7 +469,10 @@ func (h *home) killAll() {
 // killTools ends the tool processes that a killed agent left behind.
 func (h *home) killTools() {
 	for _, pid := range h.processes() {
-		if cmd, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && bytes.Contains(cmd, []byte("sleep")) {
+		if cmd, err := os.ReadFile(
+			fmt.Sprintf("/proc/%d/cmdline", pid),
+		); err == nil &&
+			bytes.Contains(cmd, []byte("sleep")) {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended by itself
 		}
 	}

@@ -18,22 +18,33 @@ import (
 )
 
 // programVars name the agents' programs: one that is set makes this a run with the real agent.
-var programVars = []string{claudeVar, piVar, ohmypiVar, droidVar, "BELAY_LAB_OPENCLAW", "BELAY_LAB_CODEX", "BELAY_LAB_GEMINI", "BELAY_LAB_OPENCODE"}
+var programVars = []string{
+	claudeVar,
+	piVar,
+	ohmypiVar,
+	droidVar,
+	"BELAY_LAB_OPENCLAW",
+	"BELAY_LAB_CODEX",
+	"BELAY_LAB_GEMINI",
+	"BELAY_LAB_OPENCODE",
+}
 
 const binVar = "BELAY_LAB_BIN" // belay and belay-hook, built by the outer run
 
-// TestMain runs the tests with the real agent in a network that has loopback alone, when it may make one: then nothing of
-// what the agent does can leave the machine. belay is built before, because that may need modules.
+// TestMain runs the tests with the real agent in a network that has loopback alone, when it may make one: then nothing
+// of what the agent does can leave the machine. belay is built before, because that may need modules.
 func TestMain(m *testing.M) {
 	absent := !slices.ContainsFunc(programVars, func(name string) bool { return os.Getenv(name) != "" })
 	if absent || os.Getenv(binVar) != "" {
 		os.Exit(run(m))
 	}
+
 	code, err := outer(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "lab:", err)
 		code = 1
 	}
+
 	os.Exit(code)
 }
 
@@ -44,6 +55,7 @@ func run(m *testing.M) int {
 			return 1
 		}
 	}
+
 	code := m.Run()
 	if code != 0 {
 		return code
@@ -52,6 +64,7 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "lab:", err)
 		return 1
 	}
+
 	return 0
 }
 
@@ -62,6 +75,7 @@ func outer(m *testing.M) (int, error) {
 	if err != nil {
 		return 1, err
 	}
+
 	defer os.RemoveAll(bin)
 	build := exec.Command("go", "build", "-o", bin, "belay/cmd/...")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -71,10 +85,12 @@ func outer(m *testing.M) (int, error) {
 	if err := os.Setenv(binVar, bin); err != nil {
 		return 1, err
 	}
+
 	exe, err := os.Executable()
 	if err != nil {
 		return 1, err
 	}
+
 	runtime.LockOSThread() // the kernel ends inner when this thread ends
 	inner := exec.Command(exe, os.Args[1:]...)
 	inner.Env = append(os.Environ(), netVar+"=1")
@@ -88,10 +104,12 @@ func outer(m *testing.M) (int, error) {
 	if err != nil {
 		return 1, fmt.Errorf("start the tests in a network of their own: %w", err)
 	}
+
 	err = inner.Wait()
 	if exit := new(exec.ExitError); errors.As(err, &exit) {
 		return max(exit.ExitCode(), 1), nil
 	}
+
 	return 0, err
 }
 
@@ -101,6 +119,7 @@ func loopbackUp() error {
 	if err != nil {
 		return err
 	}
+
 	for _, n := range names {
 		switch filepath.Base(n) {
 		case "all", "default", "lo":
@@ -108,20 +127,29 @@ func loopbackUp() error {
 			return fmt.Errorf("the agent's network has %s", filepath.Base(n))
 		}
 	}
+
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_DGRAM, 0)
 	if err != nil {
 		return fmt.Errorf("bring up loopback: %w", err)
 	}
+
 	defer syscall.Close(fd)
 	var request struct { // struct ifreq
 		name  [16]byte
 		flags uint16
 		_     [22]byte
 	}
+
 	copy(request.name[:], "lo")
 	request.flags = syscall.IFF_UP | syscall.IFF_RUNNING
-	if _, _, e := syscall.Syscall(syscall.SYS_IOCTL, uintptr(fd), syscall.SIOCSIFFLAGS, uintptr(unsafe.Pointer(&request))); e != 0 {
+	if _, _, e := syscall.Syscall(
+		syscall.SYS_IOCTL,
+		uintptr(fd),
+		syscall.SIOCSIFFLAGS,
+		uintptr(unsafe.Pointer(&request)),
+	); e != 0 {
 		return fmt.Errorf("bring up loopback: %w", e)
 	}
+
 	return nil
 }

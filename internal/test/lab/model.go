@@ -1,9 +1,10 @@
 // Package lab proves belay with real agent programs. It holds a fake model, an http.Handler that speaks as much of the
-// Anthropic Messages and the OpenAI Chat Completions API as the agents ask for, and in its tests the runs of the real program against it: hooks,
-// transcript, daemon and brief as a user has them, with a kill -9 in between.
+// Anthropic Messages and the OpenAI Chat Completions API as the agents ask for, and in its tests the runs of the real
+// program against it: hooks, transcript, daemon and brief as a user has them, with a kill -9 in between.
 //
-// The fake model answers from a script and keeps every request, so that a test can say what reached the model. It promises
-// nothing to anybody else: it checks no key, knows no limits and forgets nothing. Nothing of belay's program links it.
+// The fake model answers from a script and keeps every request, so that a test can say what reached the model. It
+// promises nothing to anybody else: it checks no key, knows no limits and forgets nothing. Nothing of belay's program
+// links it.
 package lab
 
 import (
@@ -84,6 +85,7 @@ func (m *Model) Main() []Request {
 			list = append(list, r)
 		}
 	}
+
 	return list
 }
 
@@ -94,7 +96,8 @@ func (m *Model) Holding() int {
 	return m.mu.holding
 }
 
-// Count says how often a text stands in the conversation of a request: system prompt and messages, tool results included.
+// Count says how often a text stands in the conversation of a request: system prompt and messages, tool results
+// included.
 func (r Request) Count(text string) int {
 	n := strings.Count(texts(r.body.System), text)
 	for _, msg := range r.body.Messages {
@@ -123,6 +126,7 @@ func texts(v any) string {
 			parts = append(parts, texts(e))
 		}
 		return strings.Join(parts, "\n")
+
 	case map[string]any:
 		var parts []string
 		for _, key := range []string{"text", "content", "input"} {
@@ -130,12 +134,15 @@ func texts(v any) string {
 				parts = append(parts, texts(e))
 			}
 		}
+
 		if len(parts) > 0 {
 			return strings.Join(parts, "\n")
 		}
+
 		for _, e := range v { // the input of a tool call
 			parts = append(parts, texts(e))
 		}
+
 		return strings.Join(parts, "\n")
 	}
 	return ""
@@ -151,6 +158,7 @@ func (b body) asked() string {
 		if s, ok := msg.Content.(string); ok {
 			all.WriteString(s + "\n")
 		}
+
 		blocks, _ := msg.Content.([]any)
 		for _, e := range blocks {
 			block, _ := e.(map[string]any)
@@ -159,6 +167,7 @@ func (b body) asked() string {
 			}
 		}
 	}
+
 	return all.String()
 }
 
@@ -182,12 +191,14 @@ func (m *Model) take(r Request) (n int, t Turn) {
 			pick = i
 		}
 	}
+
 	switch {
 	case pick < 0 && !r.Main:
 		return n, Turn{Text: "Lab session"}
 	case pick < 0:
 		return n, Turn{Text: "The script is over."}
 	}
+
 	t = m.mu.script[pick]
 	m.mu.script = append(m.mu.script[:pick:pick], m.mu.script[pick+1:]...)
 	return n, t
@@ -212,20 +223,28 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.responses(w, r, data)
 		return
 	}
-	if _, verb, ok := strings.Cut(r.URL.Path, "/models/"); ok && r.Method == http.MethodPost && strings.Contains(verb, ":") {
+
+	if _, verb, ok := strings.Cut(
+		r.URL.Path,
+		"/models/",
+	); ok && r.Method == http.MethodPost &&
+		strings.Contains(verb, ":") {
 		m.gemini(w, r, data)
 		return
 	}
+
 	if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/messages") {
 		writeJSON(w, http.StatusNotFound, map[string]any{"type": "error",
 			"error": map[string]any{"type": "not_found_error", "message": "not in the lab"}})
 		return
 	}
+
 	req := Request{Body: data}
 	if err := json.Unmarshal(data, &req.body); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+
 	req.Main = len(req.body.Tools) > 0
 	n, turn := m.take(req)
 	a := answer{n: n, turn: turn, model: req.body.Model, input: len(data)/4 + 1}
@@ -233,6 +252,7 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusOK, a.whole())
 		return
 	}
+
 	m.stream(w, r, a)
 }
 

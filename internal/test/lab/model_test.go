@@ -26,14 +26,28 @@ const tools = `"tools":[{"name":"Bash"}],`
 
 func TestModelAnswersInOrder(t *testing.T) {
 	m := new(Model)
-	m.Script(Turn{When: "SUB", Text: "to the helper"}, Turn{Text: "first", Calls: []Call{Bash("ls")}}, Turn{Text: "second"})
+	m.Script(
+		Turn{When: "SUB", Text: "to the helper"},
+		Turn{Text: "first", Calls: []Call{Bash("ls")}},
+		Turn{Text: "second"},
+	)
+
 	tests := []struct{ name, body, want string }{
 		{"a question of the program's own", `{"messages":[{"role":"user","content":"title?"}]}`, "Lab session"},
 		{"first", `{` + tools + `"messages":[{"role":"user","content":"go"}]}`, "first"},
-		{"the words in a tool result are not asked", `{` + tools + `"messages":[{"role":"user","content":[{"type":"tool_result","content":"SUB"}]}]}`, "second"},
-		{"a turn of its own", `{` + tools + `"messages":[{"role":"user","content":[{"type":"text","text":"SUB"}]}]}`, "to the helper"},
+		{
+			"the words in a tool result are not asked",
+			`{` + tools + `"messages":[{"role":"user","content":[{"type":"tool_result","content":"SUB"}]}]}`,
+			"second",
+		},
+		{
+			"a turn of its own",
+			`{` + tools + `"messages":[{"role":"user","content":[{"type":"text","text":"SUB"}]}]}`,
+			"to the helper",
+		},
 		{"over", `{` + tools + `"messages":[]}`, "The script is over."},
 	}
+
 	for _, tt := range tests {
 		var got struct {
 			Content []struct {
@@ -42,16 +56,19 @@ func TestModelAnswersInOrder(t *testing.T) {
 				Input struct{ Command string }
 			}
 		}
+
 		if err := json.Unmarshal([]byte(post(t, m, tt.body)), &got); err != nil {
 			t.Fatal(err)
 		}
 		if len(got.Content) == 0 || got.Content[0].Text != tt.want {
 			t.Errorf("%s: got %+v, want %q", tt.name, got.Content, tt.want)
 		}
-		if tt.name == "first" && (len(got.Content) != 2 || got.Content[1].Name != "Bash" || got.Content[1].Input.Command != "ls") {
+		if tt.name == "first" &&
+			(len(got.Content) != 2 || got.Content[1].Name != "Bash" || got.Content[1].Input.Command != "ls") {
 			t.Errorf("%s: got %+v, want a call of Bash", tt.name, got.Content)
 		}
 	}
+
 	if n := len(m.Main()); n != 4 {
 		t.Errorf("got %d main requests, want 4", n)
 	}
@@ -67,6 +84,7 @@ func TestModelStreams(t *testing.T) {
 		if !ok {
 			continue
 		}
+
 		var e struct {
 			Type  string
 			Delta struct {
@@ -74,11 +92,20 @@ func TestModelStreams(t *testing.T) {
 				Part string `json:"partial_json"`
 			}
 		}
+
 		if err := json.Unmarshal([]byte(data), &e); err != nil {
 			t.Fatal(err)
 		}
-		kinds, text = append(kinds, strings.TrimPrefix(e.Type, "content_block_")), append(text, e.Delta.Text+e.Delta.Part)
+
+		kinds, text = append(
+			kinds,
+			strings.TrimPrefix(e.Type, "content_block_"),
+		), append(
+			text,
+			e.Delta.Text+e.Delta.Part,
+		)
 	}
+
 	const want = "message_start start delta delta stop start delta stop message_delta message_stop"
 	if s := strings.Join(kinds, " "); s != want {
 		t.Errorf("got events %s, want %s", s, want)
@@ -96,16 +123,24 @@ func TestModelHolds(t *testing.T) {
 	m.Script(Turn{Text: "some words", Hold: true})
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, "POST", server.URL+"/v1/messages", strings.NewReader(`{`+tools+`"stream":true,"messages":[]}`))
+	req, err := http.NewRequestWithContext(
+		ctx,
+		"POST",
+		server.URL+"/v1/messages",
+		strings.NewReader(`{`+tools+`"stream":true,"messages":[]}`),
+	)
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	transport := new(http.Transport)
 	defer transport.CloseIdleConnections()
 	resp, err := (&http.Client{Transport: transport}).Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer resp.Body.Close()
 	var got strings.Builder
 	for part := make([]byte, 512); !strings.Contains(got.String(), "some "); {
@@ -115,10 +150,12 @@ func TestModelHolds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	cancel()
 	if rest, err := io.ReadAll(resp.Body); err == nil || strings.Contains(got.String()+string(rest), "words") {
 		t.Errorf("got %q and %q, %v, want half of the answer", got.String(), rest, err)
 	}
+
 	for end := time.Now().Add(30 * time.Second); m.Holding() != 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("got %d answers that stand half-way after the client went, want 0", m.Holding())
@@ -132,13 +169,19 @@ func TestModelKnowsWhatReachedIt(t *testing.T) {
 		{"role":"user","content":"a needle"},
 		{"role":"assistant","content":[{"type":"tool_use","name":"Bash","input":{"command":"find needle"}}]},
 		{"role":"user","content":[{"type":"tool_result","content":[{"type":"text","text":"needle"}]}]}]}`)
+
 	if got := m.Main()[0].Count("needle"); got != 4 {
 		t.Errorf("got %d, want 4: system, prompt, call and result", got)
 	}
 }
 
 func FuzzModel(f *testing.F) {
-	f.Add([]byte(`{"stream":true,"tools":[1],"system":{"text":[1,{"a":"b"}]},"messages":[{"role":"user","content":[null,{"text":1},"x"]}]}`))
+	f.Add(
+		[]byte(
+			`{"stream":true,"tools":[1],"system":{"text":[1,{"a":"b"}]},"messages":[{"role":"user","content":[null,{"text":1},"x"]}]}`,
+		),
+	)
+
 	f.Add([]byte(`{"messages":[{"role":"user","content":{"content":{"input":null}}}]}`))
 	f.Add([]byte(`[]`))
 	f.Fuzz(func(t *testing.T, in []byte) {
@@ -151,6 +194,7 @@ func FuzzModel(f *testing.F) {
 			}
 			return
 		}
+
 		t.Errorf("%q: got status %d, want 400", in, w.Code)
 	})
 }

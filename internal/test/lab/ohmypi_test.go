@@ -69,22 +69,32 @@ func TestOhmypiNotKept(t *testing.T) { notKept(t, newOhmypi(t)) }
 // TestOhmypiSubAgent: what a sub-agent does belongs to the session that started it, and it is told nothing.
 func TestOhmypiSubAgent(t *testing.T) {
 	h := newOhmypi(t)
-	spawn := Call{"task", map[string]any{"context": "c", "tasks": []any{map[string]any{"name": "Helper", "agent": "task", "task": "do the sub work now"}}}}
+	spawn := Call{
+		"task",
+		map[string]any{
+			"context": "c",
+			"tasks":   []any{map[string]any{"name": "Helper", "agent": "task", "task": "do the sub work now"}},
+		},
+	}
+
 	h.model.Script(Turn{When: "do the sub work now", Text: "The helper runs a command.", Calls: []Call{piBash(quick)}},
 		Turn{When: "do the sub work now", Text: "half of the helper's answer", Hold: true},
 		Turn{When: "please start the work", Text: "I spawn one.", Calls: []Call{spawn}},
 		Turn{When: "please start the work", Text: "I wait for it."})
+
 	p := h.piLong()
 	p.say(`{"id":"1","type":"prompt","message":"please start the work"}`)
 	h.until("the helper's answer stands half-way", func() bool { return h.model.Holding() == 1 })
 	if list := h.sessions(); len(list) != 1 {
 		t.Errorf("got %d sessions, want the one of the person", len(list))
 	}
+
 	for _, r := range h.model.Main() {
 		if r.Count(record) != 0 {
 			t.Errorf("somebody was told of the dead: nobody died\n%s", said(r))
 		}
 	}
+
 	if _, err := h.belay("status", "--session", h.newest()); err != nil {
 		t.Error(err)
 	}

@@ -22,14 +22,17 @@ func openclawFiles(t *testing.T) (bool, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	data, err := os.ReadFile(filepath.Join(filepath.Dir(program), "package.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var about struct{ Version string }
 	if err := json.Unmarshal(data, &about); err != nil {
 		t.Fatal(err)
 	}
+
 	return regexp.MustCompile(`^2026\.[1-7]\.`).MatchString(about.Version), about.Version
 }
 
@@ -41,8 +44,8 @@ func filesOnly(t *testing.T) {
 	}
 }
 
-// TestOpenClawFallback: the gateway dies, and the client that waits for it takes the turn up itself, from its beginning. It is
-// told what is in doubt, and that is all there is to tell.
+// TestOpenClawFallback: the gateway dies, and the client that waits for it takes the turn up itself, from its
+// beginning. It is told what is in doubt, and that is all there is to tell.
 func TestOpenClawFallback(t *testing.T) {
 	h := newOpenClaw(t)
 	filesOnly(t)
@@ -58,6 +61,7 @@ func TestOpenClawFallback(t *testing.T) {
 	if code := a.wait(); code != 0 {
 		t.Errorf("the client: exit %d, want 0\n%s", code, a.printed())
 	}
+
 	h.until("its turn is a round", func() bool { return h.status(session).MessageCount == 1 })
 	h.gateway()
 	if r := h.gatewayRun("and what now"); r.Count(record) != 0 {
@@ -65,24 +69,34 @@ func TestOpenClawFallback(t *testing.T) {
 	}
 }
 
-// TestOpenClawSuccessor: the gateway moves a session to a file of its own, under another id, when it compacts it. The words that
-// belay has of the old one are told to the new one.
+// TestOpenClawSuccessor: the gateway moves a session to a file of its own, under another id, when it compacts it. The
+// words that belay has of the old one are told to the new one.
 func TestOpenClawSuccessor(t *testing.T) {
 	h := newOpenClaw(t)
 	filesOnly(t)
 	h.openclawSet(`mode: "default"`, `mode: "default", truncateAfterCompaction: true, keepRecentTokens: 20000`)
 	h.gateway()
 	session := h.openclawWork()
-	if out := h.openclawOther("sessions", "compact", "agent:main:main", "--json"); !strings.Contains(out, `"compacted": true`) {
+	if out := h.openclawOther(
+		"sessions",
+		"compact",
+		"agent:main:main",
+		"--json",
+	); !strings.Contains(
+		out,
+		`"compacted": true`,
+	) {
 		t.Fatalf("the session was not compacted:\n%s", out)
 	}
+
 	h.openclawCompacted(session, 2, false)
 	if st := h.status(session); h.newest() == session || st.State != "ended" {
 		t.Errorf("the old session: got %s, want ended, and another that goes on", st.State)
 	}
 }
 
-// TestOpenClawRepair: OpenClaw mends some files itself, by leaving out what it cannot read, and all before that. The copy has it.
+// TestOpenClawRepair: OpenClaw mends some files itself, by leaving out what it cannot read, and all before that. The
+// copy has it.
 func TestOpenClawRepair(t *testing.T) {
 	h := newOpenClaw(t)
 	filesOnly(t)
@@ -90,6 +104,7 @@ func TestOpenClawRepair(t *testing.T) {
 	if out, err := h.belay("uninstall", h.prog.name); err != nil { // the file is the program's alone
 		t.Fatalf("belay uninstall: %v\n%s", err, out)
 	}
+
 	h.gateway()
 	for i, word := range []string{"alpha", "beta", "gamma"} {
 		turns := []Turn{{Text: word + "-answer"}}
@@ -99,9 +114,16 @@ func TestOpenClawRepair(t *testing.T) {
 		h.model.Script(turns...)
 		h.gatewayRun(word + "-prompt")
 	}
+
 	p := &patient{h: h, ask: func() string { _, _, answer := h.gatewaySays("go on"); return answer }}
 	p.read()
-	m := marks{prompt: []string{`"role":"user"`}, answer: []string{`"role":"assistant"`}, call: []string{`"toolCall"`}, result: []string{`"role":"toolResult"`}}
+	m := marks{
+		prompt: []string{`"role":"user"`},
+		answer: []string{`"role":"assistant"`},
+		call:   []string{`"toolCall"`},
+		result: []string{`"role":"toolResult"`},
+	}
+
 	do := m.hurts()
 	maps.Copy(do, m.parents("id", "parentId"))
 	p.treatAll(t, do, []hurt{

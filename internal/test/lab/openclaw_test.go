@@ -37,18 +37,29 @@ func openclawExec(command string) Call { return Call{"exec", map[string]any{"com
 
 func newOpenClaw(t *testing.T) *home {
 	t.Helper()
-	return newHomeOf(t, program{name: "openclaw", env: openclawVar, dir: ".openclaw", files: ".openclaw/agents/*/agent/*",
-		setup: func(h *home) {
-			h.write(".openclaw/openclaw.json", strings.NewReplacer("%PROJ%", h.proj, "%URL%", h.url).Replace(openclawSettings))
+	return newHomeOf(
+		t,
+		program{name: "openclaw", env: openclawVar, dir: ".openclaw", files: ".openclaw/agents/*/agent/*",
+			setup: func(h *home) {
+				h.write(
+					".openclaw/openclaw.json",
+					strings.NewReplacer("%PROJ%", h.proj, "%URL%", h.url).Replace(openclawSettings),
+				)
+			},
+			vars: func(*home) []string {
+				// A node that lies beside openclaw goes first.
+				bin := filepath.Dir(os.Getenv(openclawVar))
+				return []string{
+					"DO_NOT_TRACK=1",
+					"OPENCLAW_SKIP_UPDATE_CHECK=1",
+					"CI=1",
+					"PATH=" + bin + ":" + os.Getenv(binVar) + ":" + os.Getenv("PATH"),
+				}
+			},
+			slow: 5 * time.Minute, // seconds on a quiet machine, minutes on a busy one
+			pid:  openclawPID,
 		},
-		vars: func(*home) []string {
-			// A node that lies beside openclaw goes first.
-			bin := filepath.Dir(os.Getenv(openclawVar))
-			return []string{"DO_NOT_TRACK=1", "OPENCLAW_SKIP_UPDATE_CHECK=1", "CI=1", "PATH=" + bin + ":" + os.Getenv(binVar) + ":" + os.Getenv("PATH")}
-		},
-		slow: 5 * time.Minute, // seconds on a quiet machine, minutes on a busy one
-		pid:  openclawPID,
-	})
+	)
 }
 
 // openclawSet changes the user's settings, in which belay stands.
@@ -62,18 +73,21 @@ func (h *home) openclawSet(was, now string) {
 	h.write(name, strings.Replace(string(data), was, now, 1))
 }
 
-// openclawPID is the process in which the agent and its plugins run: it calls itself so. A client of the gateway's does too.
+// openclawPID is the process in which the agent and its plugins run: it calls itself so. A client of the gateway's does
+// too.
 func openclawPID(a *agent) int {
 	own := "openclaw-agent"
 	if slices.Contains(a.cmd.Args, "gateway") {
 		own = "openclaw-gateway"
 	}
+
 	for _, pid := range a.h.processes() {
 		cmd, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		if err == nil && bytes.HasPrefix(cmd, []byte(own)) {
 			return pid
 		}
 	}
+
 	return 0
 }
 
@@ -82,22 +96,29 @@ func local(session, prompt string) []string {
 	return []string{"agent", "--local", "--agent", "main", "--json", "--session-id", session, "-m", prompt}
 }
 
-// TestOpenClawTwoRounds is an ordinary day: two prompts with a kill of the daemon between them, and a new session after a
-// clean end. Nobody needs to be told anything.
+// TestOpenClawTwoRounds is an ordinary day: two prompts with a kill of the daemon between them, and a new session after
+// a clean end. Nobody needs to be told anything.
 func TestOpenClawTwoRounds(t *testing.T) {
 	h := newOpenClaw(t)
-	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{openclawExec(quick)}}, Turn{Text: "The first round is done."})
+	h.model.Script(
+		Turn{Text: "A quick command.", Calls: []Call{openclawExec(quick)}},
+		Turn{Text: "The first round is done."},
+	)
+
 	if n := h.run(local("lab1", "please start the work")...).Count(record); n != 0 {
 		t.Errorf("first session: got %d records, want none: nothing was before it", n)
 	}
+
 	h.until("the end is seen", func() bool { return h.status("lab1").State == "ended" })
 	if err := syscall.Kill(h.daemonPID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
+
 	h.model.Script(Turn{Text: "The second round is done."})
 	if r := h.run(local("lab1", "second round please")...); r.Count(record) != 0 {
 		t.Errorf("resumed after a clean end: got %d records, want none\n%s", r.Count(record), said(r))
 	}
+
 	h.until("the end is seen", func() bool { return h.status("lab1").State == "ended" })
 	st := h.status("lab1")
 	if st.MessageCount != 2 || st.PendingToolChain || st.LastFullCheckpoint == nil || len(st.OpenCalls) != 0 {
@@ -118,8 +139,12 @@ func TestOpenClawTwoRounds(t *testing.T) {
 // openclawInTool starts a turn and gives it back while its second command runs.
 func (h *home) openclawInTool(args ...string) *agent {
 	h.t.Helper()
-	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{openclawExec(quick)}}, Turn{Text: "Now a long command.", Calls: []Call{openclawExec(slow)}},
-		Turn{Text: "The long command is over."})
+	h.model.Script(
+		Turn{Text: "A quick command.", Calls: []Call{openclawExec(quick)}},
+		Turn{Text: "Now a long command.", Calls: []Call{openclawExec(slow)}},
+		Turn{Text: "The long command is over."},
+	)
+
 	a := h.start(args...)
 	h.until("the long command starts", func() bool { return exists(h.proj + "/started.flag") })
 	return a
@@ -166,6 +191,7 @@ func TestOpenClawAndDaemonKilled(t *testing.T) {
 	if err := syscall.Kill(h.daemonPID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
+
 	a.signal(syscall.SIGKILL)
 	h.killTools()
 	h.model.Script(Turn{Text: "I look at what was done."})
@@ -197,7 +223,11 @@ func TestOpenClawKilledInToolThenResumed(t *testing.T) {
 func openclawKilledInStream(t *testing.T) *home {
 	t.Helper()
 	h := newOpenClaw(t)
-	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{openclawExec(quick)}}, Turn{Text: strings.Repeat("a long answer ", 50), Hold: true})
+	h.model.Script(
+		Turn{Text: "A quick command.", Calls: []Call{openclawExec(quick)}},
+		Turn{Text: strings.Repeat("a long answer ", 50), Hold: true},
+	)
+
 	a := h.start(local("lab1", "please start the work")...)
 	h.until("the model answers", func() bool { return h.model.Holding() == 1 })
 	h.until("the command is done", func() bool { return h.calls("lab1")["echo"] == checkpoint.CallDone })
@@ -239,7 +269,8 @@ func TestOpenClawTerminatedInTool(t *testing.T) {
 	}
 }
 
-// TestOpenClawInterruptedInTool: Ctrl-C, like SIGTERM, lets the plugin tell how the command ended. Nobody needs to be told.
+// TestOpenClawInterruptedInTool: Ctrl-C, like SIGTERM, lets the plugin tell how the command ended. Nobody needs to be
+// told.
 func TestOpenClawInterruptedInTool(t *testing.T) {
 	h := newOpenClaw(t)
 	a := h.openclawInTool(local("lab1", "please start the work")...)
@@ -247,11 +278,21 @@ func TestOpenClawInterruptedInTool(t *testing.T) {
 	if code := a.signal(syscall.SIGINT); code != 130 {
 		t.Errorf("after SIGINT: exit %d, want 130", code)
 	}
+
 	h.until("the end is seen", func() bool { return h.status("lab1").State == "ended" })
 	st := h.status("lab1")
-	if calls := h.calls("lab1"); st.MessageCount != 1 || calls["touch"] != checkpoint.CallFailed || len(h.recover("lab1").InDoubt) != 0 {
-		t.Errorf("got %d rounds, calls %v, in doubt %v, want 1 round, a failed command and nothing in doubt", st.MessageCount, calls, h.recover("lab1").InDoubt)
+	if calls := h.calls(
+		"lab1",
+	); st.MessageCount != 1 || calls["touch"] != checkpoint.CallFailed ||
+		len(h.recover("lab1").InDoubt) != 0 {
+		t.Errorf(
+			"got %d rounds, calls %v, in doubt %v, want 1 round, a failed command and nothing in doubt",
+			st.MessageCount,
+			calls,
+			h.recover("lab1").InDoubt,
+		)
 	}
+
 	h.killTools()
 	h.model.Script(Turn{Text: "I look at what was done."})
 	if r := h.run(local("lab1", "please go on")...); r.Count(record) != 0 {
@@ -259,8 +300,8 @@ func TestOpenClawInterruptedInTool(t *testing.T) {
 	}
 }
 
-// TestOpenClawUninstall: the user's settings are back, byte for byte, after sessions ran with belay in them, and no command
-// of belay's changes a file of OpenClaw's.
+// TestOpenClawUninstall: the user's settings are back, byte for byte, after sessions ran with belay in them, and no
+// command of belay's changes a file of OpenClaw's.
 func TestOpenClawUninstall(t *testing.T) {
 	h := newOpenClaw(t)
 	want := strings.NewReplacer("%PROJ%", h.proj, "%URL%", h.url).Replace(openclawSettings)
@@ -272,26 +313,31 @@ func TestOpenClawUninstall(t *testing.T) {
 			t.Logf("%v\n%s", err, out) // doctor may find fault with the lab; what counts is below
 		}
 	}
+
 	if after := h.agentFiles(); !maps.Equal(after, before) {
 		t.Errorf("belay's commands changed files of the agent: got %v, want %v", after, before)
 	}
 	if out, err := h.belay("uninstall", "openclaw"); err != nil {
 		t.Fatalf("belay uninstall: %v\n%s", err, out)
 	}
+
 	settings := h.path(".openclaw/openclaw.json")
 	if data, err := os.ReadFile(settings); err != nil || string(data) != want {
 		t.Errorf("settings after uninstall: got %q, %v, want %q", data, err, want)
 	}
+
 	after := h.agentFiles()
 	for path := range before {
 		if path == settings || strings.HasPrefix(path, h.path(".openclaw/belay-plugin/")) {
 			delete(before, path)
 		}
 	}
+
 	delete(after, settings)
 	if !maps.Equal(after, before) {
 		t.Errorf("uninstall changed other files of the agent: got %v, want %v", after, before)
 	}
+
 	h.run(local("lab2", "without belay")...)
 	if list := h.sessions(); len(list) != 1 {
 		t.Errorf("got %d sessions after uninstall, want still 1", len(list))

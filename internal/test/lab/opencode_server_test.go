@@ -23,10 +23,12 @@ func (h *home) opencodeServer() string {
 	if err != nil {
 		h.t.Fatal(err)
 	}
+
 	port := fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
 	if err := l.Close(); err != nil {
 		h.t.Fatal(err)
 	}
+
 	a := h.startOn(nil, "serve", "--port", port)
 	url := "http://127.0.0.1:" + port
 	h.until("the server listens", func() bool { return strings.Contains(a.printed(), url) })
@@ -44,9 +46,11 @@ func (h *home) killServer() {
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			h.t.Fatal(err)
 		}
+
 		h.until("the server is gone", func() bool { return !slices.Contains(h.processes(), pid) })
 		return
 	}
+
 	h.t.Fatal("no server to kill")
 }
 
@@ -56,36 +60,54 @@ func (h *home) outcomes(session string) string {
 	if err != nil {
 		h.t.Fatal(err)
 	}
+
 	var list []string
 	for _, turn := range shown.State.Turns {
 		list = append(list, string(turn.Outcome))
 	}
+
 	return strings.Join(list, ",")
 }
 
-// TestOpencodeServer: clients come and go, the server is the session's process. Rounds and tools are counted as ever; a client
-// that is killed ends nothing.
+// TestOpencodeServer: clients come and go, the server is the session's process. Rounds and tools are counted as ever; a
+// client that is killed ends nothing.
 func TestOpencodeServer(t *testing.T) {
 	h := newOpencode(t)
 	attach := []string{"--attach", h.opencodeServer()}
-	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{opencodeBash(quick)}}, Turn{Text: "And one that fails.", Calls: []Call{opencodeBash("false")}},
-		Turn{Text: "The first round is done."})
+	h.model.Script(
+		Turn{Text: "A quick command.", Calls: []Call{opencodeBash(quick)}},
+		Turn{Text: "And one that fails.", Calls: []Call{opencodeBash("false")}},
+		Turn{Text: "The first round is done."},
+	)
+
 	if n := h.run(append(attach, "please start the work")...).Count(record); n != 0 {
 		t.Errorf("first session: got %d records, want none: nothing was before it", n)
 	}
+
 	session := h.newest()
 	h.until("the first round is counted", func() bool { return h.status(session).MessageCount == 1 })
 	h.model.Script(Turn{Text: "The second round is done."})
 	if n := h.run(append(attach, "--session", session, "second round please")...).Count(record); n != 0 {
 		t.Errorf("second round: got %d records, want none", n)
 	}
+
 	h.until("the second round is counted", func() bool { return h.status(session).MessageCount == 2 })
 	if st := h.status(session); st.State != "idle" || st.PendingToolChain || len(st.OpenCalls) != 0 {
-		t.Errorf("got %s, chain %v, open %v, want idle and nothing open: the server lives", st.State, st.PendingToolChain, st.OpenCalls)
+		t.Errorf(
+			"got %s, chain %v, open %v, want idle and nothing open: the server lives",
+			st.State,
+			st.PendingToolChain,
+			st.OpenCalls,
+		)
 	}
-	if got := h.calls(session); len(got) != 2 || got["echo"] != checkpoint.CallDone || got["false"] != checkpoint.CallFailed {
+
+	if got := h.calls(
+		session,
+	); len(got) != 2 || got["echo"] != checkpoint.CallDone ||
+		got["false"] != checkpoint.CallFailed {
 		t.Errorf("the commands: got %v, want two, one done and one failed", got)
 	}
+
 	if n := h.run(append(attach, "another subject")...).Count(record); n != 0 {
 		t.Errorf("a second session beside the first: got %d records, want none", n)
 	}
@@ -98,8 +120,12 @@ func TestOpencodeServer(t *testing.T) {
 func opencodeServerInTool(t *testing.T) (h *home, session string) {
 	t.Helper()
 	h = newOpencode(t)
-	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{opencodeBash(quick)}}, Turn{Text: "Now a long command.", Calls: []Call{opencodeBash(slow)}},
-		Turn{Text: "The long command is over."})
+	h.model.Script(
+		Turn{Text: "A quick command.", Calls: []Call{opencodeBash(quick)}},
+		Turn{Text: "Now a long command.", Calls: []Call{opencodeBash(slow)}},
+		Turn{Text: "The long command is over."},
+	)
+
 	a := h.start("--attach", h.opencodeServer(), "please start the work")
 	h.until("the long command starts", func() bool { return exists(h.proj + "/started.flag") })
 	session = h.newest()
@@ -130,10 +156,20 @@ func TestOpencodeServerKilledInToolThenResumed(t *testing.T) {
 	for _, prompt := range []string{"please go on", "and on"} {
 		h.model.Script(Turn{Text: "I look at what was done."})
 		r := h.run(append(attach, prompt)...)
-		if n := r.Count(record); n != 1 || !strings.Contains(doubts(r), "touch started.flag") || strings.Contains(doubts(r), "step-one") {
-			t.Errorf("%s: got %d records, in doubt %q, want one, with the long command alone\n%s", prompt, n, doubts(r), said(r))
+		if n := r.Count(
+			record,
+		); n != 1 || !strings.Contains(doubts(r), "touch started.flag") ||
+			strings.Contains(doubts(r), "step-one") {
+			t.Errorf(
+				"%s: got %d records, in doubt %q, want one, with the long command alone\n%s",
+				prompt,
+				n,
+				doubts(r),
+				said(r),
+			)
 		}
 	}
+
 	if got := h.calls(session)["touch"]; got != checkpoint.CallDoubt {
 		t.Errorf("the long command: got %q, want in doubt: nobody knows how it ended", got)
 	}
@@ -160,7 +196,11 @@ func TestOpencodeAttachedTerminal(t *testing.T) {
 func opencodeDay(t *testing.T, h *home, a *terminal) (session string) {
 	t.Helper()
 	h.until("the prompt is drawn", func() bool { return strings.Contains(a.printed(), "Ask anything") })
-	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{opencodeBash(quick)}}, Turn{Text: "The first round is done."})
+	h.model.Script(
+		Turn{Text: "A quick command.", Calls: []Call{opencodeBash(quick)}},
+		Turn{Text: "The first round is done."},
+	)
+
 	a.say("please start the work", func() bool {
 		if _, err := h.belay("status"); err != nil {
 			return false // the first event starts the daemon
@@ -168,20 +208,27 @@ func opencodeDay(t *testing.T, h *home, a *terminal) (session string) {
 		list := h.sessions()
 		return len(list) == 1 && list[0].MessageCount == 1
 	})
+
 	session = h.newest()
-	h.model.Script(Turn{Text: "Now a long command.", Calls: []Call{opencodeBash(slow)}}, Turn{Text: "The long command is over."})
+	h.model.Script(
+		Turn{Text: "Now a long command.", Calls: []Call{opencodeBash(slow)}},
+		Turn{Text: "The long command is over."},
+	)
+
 	a.say("and a long one", func() bool { return exists(h.proj + "/started.flag") })
 	h.until("the long command is broken off", func() bool {
 		a.press("\x1b") // opencode wants it twice within a few seconds
 		st := h.status(session)
 		return st.MessageCount == 2 && len(st.OpenCalls) == 0
 	})
+
 	if got := h.calls(session); got["echo"] != checkpoint.CallDone || got["touch"] != checkpoint.CallFailed {
 		t.Errorf("the commands: got %v, want the first done and the one that was broken off failed", got)
 	}
 	if got := h.outcomes(session); got != ",interrupted" {
 		t.Errorf("outcomes: got %q, want the second interrupted", got)
 	}
+
 	a.press("\x03")
 	a.wait()
 	return session

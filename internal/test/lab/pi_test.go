@@ -23,8 +23,11 @@ func newPi(t *testing.T) *home {
 	t.Helper()
 	return newHomeOf(t, program{name: "pi", env: piVar, dir: ".pi", files: ".pi/agent/sessions/*/*.jsonl",
 		setup: func(h *home) {
-			h.write(".pi/agent/models.json", `{ "providers": {"lab": {"baseUrl": "`+h.url+`/v1", "api": "openai-completions", "apiKey": "test",
-  "models": [{"id": "lab-model", "contextWindow": 200000, "maxTokens": 8000}]}} }`)
+			h.write(
+				".pi/agent/models.json",
+				`{ "providers": {"lab": {"baseUrl": "`+h.url+`/v1", "api": "openai-completions", "apiKey": "test",
+  "models": [{"id": "lab-model", "contextWindow": 200000, "maxTokens": 8000}]}} }`,
+			)
 			h.write(".pi/agent/settings.json", `{ "defaultProvider":"lab",  "defaultModel":"lab-model" }`)
 		},
 		vars: func(*home) []string {
@@ -38,16 +41,21 @@ func newPi(t *testing.T) *home {
 	})
 }
 
-// TestPiTwoRounds is an ordinary day: two prompts with a kill of the daemon between them, and a new session after a clean
-// end. Nobody needs to be told anything.
+// TestPiTwoRounds is an ordinary day: two prompts with a kill of the daemon between them, and a new session after a
+// clean end. Nobody needs to be told anything.
 func TestPiTwoRounds(t *testing.T) { twoRounds(t, newPi(t), "--continue") }
 
 func twoRounds(t *testing.T, h *home, goOn ...string) {
 	t.Helper()
-	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{h.prog.shell(quick)}}, Turn{Text: "The first round is done."})
+	h.model.Script(
+		Turn{Text: "A quick command.", Calls: []Call{h.prog.shell(quick)}},
+		Turn{Text: "The first round is done."},
+	)
+
 	if n := h.run("please start the work").Count(record); n != 0 {
 		t.Errorf("first session: got %d records, want none: nothing was before it", n)
 	}
+
 	session := h.newest()
 	if len(goOn) == 0 {
 		goOn = []string{h.prog.again, session}
@@ -55,10 +63,12 @@ func twoRounds(t *testing.T, h *home, goOn ...string) {
 	if err := syscall.Kill(h.daemonPID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
+
 	h.model.Script(Turn{Text: "The second round is done."})
 	if n := h.run(append(goOn, "second round please")...).Count(record); n != 0 {
 		t.Errorf("resumed after a clean end: got %d records, want none", n)
 	}
+
 	h.until("the end is seen", func() bool { return h.status(session).State == "ended" })
 	st := h.status(session)
 	if st.MessageCount != 2 || st.PendingToolChain || st.LastFullCheckpoint == nil || len(st.OpenCalls) != 0 {
@@ -100,6 +110,7 @@ func killedInFirstAnswer(t *testing.T, h *home) {
 	if st := h.status(session); st.MessageCount != 0 && st.MessageCount != 1 {
 		t.Errorf("got %d rounds, want the one that was cut off", st.MessageCount)
 	}
+
 	h.model.Script(Turn{Text: "I look at what was done."})
 	if r := h.run("please go on"); r.Count(record) != 1 || r.Count("please start the work") == 0 {
 		t.Errorf("new session: got %d records, want one with the prompt that was lost\n%s", r.Count(record), said(r))
@@ -118,12 +129,14 @@ func terminatedInTool(t *testing.T, h *home) {
 	if got := a.signal(syscall.SIGTERM); got != 143 {
 		t.Errorf("exit after SIGTERM: got %d, want 143", got)
 	}
+
 	session := h.newest()
 	h.until("its end is seen", func() bool { st := h.status(session).State; return st == "died" || st == "ended" })
 	want := checkpoint.CallDoubt
 	if h.transcripts("Command aborted") {
 		want = checkpoint.CallFailed
 	}
+
 	h.until("the command's outcome is known", func() bool { return h.calls(session)["touch"] == want })
 	if r := h.recover(session); (len(r.InDoubt) == 1) != (want == checkpoint.CallDoubt) {
 		t.Errorf("got %v in doubt, with the command %s", r.InDoubt, want)
@@ -155,10 +168,12 @@ func (h *home) piLong() piLong {
 	if err != nil {
 		h.t.Fatal(err)
 	}
+
 	a := h.startOn(r, append([]string{"--mode", "rpc"}, h.prog.args[1:]...)...) // but for -p
 	if err := r.Close(); err != nil {
 		h.t.Fatal(err)
 	}
+
 	h.t.Cleanup(func() { _ = w.Close() }) // its end may be closed already
 	return piLong{a, w}
 }
@@ -173,18 +188,30 @@ func (p piLong) say(command string) {
 // TestPiLives: a pi that stays open: rounds, an interrupt, a compaction, a new session, and its end.
 func TestPiLives(t *testing.T) {
 	h := newPi(t)
-	h.write(".pi/agent/settings.json", `{"defaultProvider":"lab","defaultModel":"lab-model","compaction":{"keepRecentTokens":10}}`)
+	h.write(
+		".pi/agent/settings.json",
+		`{"defaultProvider":"lab","defaultModel":"lab-model","compaction":{"keepRecentTokens":10}}`,
+	)
 	piLives(t, h)
 }
 
 func piLives(t *testing.T, h *home) {
 	t.Helper()
 	p := h.piLong()
-	h.model.Script(Turn{Text: "A quick command.", Calls: []Call{h.prog.shell(quick)}}, Turn{Text: "The first round is done."},
-		Turn{Text: "half of an answer", Hold: true}, Turn{Text: "The third round is done."})
+	h.model.Script(
+		Turn{Text: "A quick command.", Calls: []Call{h.prog.shell(quick)}},
+		Turn{Text: "The first round is done."},
+		Turn{Text: "half of an answer", Hold: true},
+		Turn{Text: "The third round is done."},
+	)
+
 	p.say(`{"id":"1","type":"prompt","message":"please start the work"}`)
 	h.until("the first round is in the file", func() bool { return h.transcripts("The first round is done.") })
-	h.until("the first round is counted", func() bool { list := h.sessions(); return len(list) == 1 && list[0].MessageCount == 1 })
+	h.until(
+		"the first round is counted",
+		func() bool { list := h.sessions(); return len(list) == 1 && list[0].MessageCount == 1 },
+	)
+
 	session := h.newest()
 	p.say(`{"id":"2","type":"prompt","message":"the second"}`)
 	h.until("the model answers", func() bool { return h.model.Holding() == 1 })
@@ -201,33 +228,50 @@ func piLives(t *testing.T, h *home) {
 		}
 		return shown.State.LastFull != nil && shown.State.LastFull.Cause == checkpoint.CauseCompaction
 	})
+
 	p.say(`{"id":"6","type":"new_session"}`)
-	h.until("there is a new session", func() bool { return strings.Contains(p.printed(), `"command":"new_session","success":true`) })
+	h.until(
+		"there is a new session",
+		func() bool { return strings.Contains(p.printed(), `"command":"new_session","success":true`) },
+	)
+
 	h.until("the first session has ended", func() bool { return h.status(session).State == "ended" })
 	before := len(h.model.Main())
 	p.say(`{"id":"7","type":"prompt","message":"another subject"}`)
 	h.until("the new session is in its file", func() bool { return h.transcripts("another subject") })
-	h.until("the new session's round is counted", func() bool { return len(h.sessions()) == 2 && h.sessions()[0].MessageCount == 1 })
+	h.until(
+		"the new session's round is counted",
+		func() bool { return len(h.sessions()) == 2 && h.sessions()[0].MessageCount == 1 },
+	)
+
 	if r := h.model.Main()[before]; r.Count(record) != 0 || r.Count("please start the work") != 0 {
 		t.Errorf("the new session is told of the one before\n%s", said(r))
 	}
+
 	shown, err := ask[query.Shown](h, "show", "--session", session)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var outcomes []string
 	for _, turn := range shown.State.Turns {
 		outcomes = append(outcomes, string(turn.Outcome))
 	}
+
 	if got := strings.Join(outcomes, ","); got != ",interrupted," {
 		t.Errorf("got outcomes %q, want the second turn interrupted and the others done", got)
 	}
 	if err := p.in.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	p.wait()
 	newest := h.newest()
-	h.until("the second session's end is seen", func() bool { st := h.status(newest).State; return st == "ended" || st == "died" })
+	h.until(
+		"the second session's end is seen",
+		func() bool { st := h.status(newest).State; return st == "ended" || st == "died" },
+	)
+
 	if st := h.status(session); st.MessageCount != 3 || st.State != "ended" {
 		t.Errorf("the first session: got %d rounds, %s, want 3, ended", st.MessageCount, st.State)
 	}
@@ -256,6 +300,7 @@ func uninstalled(t *testing.T, h *home, file string) {
 	if !exists(ext) {
 		t.Fatalf("%s is not there after install", ext)
 	}
+
 	h.run("please start the work")
 	session, before := h.newest(), h.agentFiles()
 	for _, args := range [][]string{{"status"}, {"recover", "--session", session}, {"checkpoint", "--agent", h.prog.name, "--session", session}, {"list"}, {"doctor"}} {
@@ -263,6 +308,7 @@ func uninstalled(t *testing.T, h *home, file string) {
 			t.Logf("%v\n%s", err, out) // doctor may find fault with the lab; what counts is below
 		}
 	}
+
 	if after := h.agentFiles(); !maps.Equal(after, before) {
 		t.Errorf("belay's commands changed files of the agent: got %v, want %v", after, before)
 	}
@@ -272,10 +318,12 @@ func uninstalled(t *testing.T, h *home, file string) {
 	if exists(filepath.Dir(ext)) {
 		t.Errorf("%s is there after uninstall, and install had made it", filepath.Dir(ext))
 	}
+
 	delete(before, ext)
 	if after := h.agentFiles(); !maps.Equal(after, before) {
 		t.Errorf("uninstall changed other files of the agent: got %v, want %v", after, before)
 	}
+
 	h.run("without belay")
 	if st := h.sessions(); len(st) != 1 {
 		t.Errorf("got %d sessions after uninstall, want still 1", len(st))

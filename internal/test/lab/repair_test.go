@@ -16,8 +16,9 @@ import (
 	"belay/internal/transcript/repair"
 )
 
-// A session that the real program made is damaged as the field cases tell. Then the program itself shows what it makes of
-// it: it refuses the file, or the model is not told all that is in it. The copy that belay repairs it takes up whole.
+// A session that the real program made is damaged as the field cases tell. Then the program itself shows what it makes
+// of it: it refuses the file, or the model is not told all that is in it. The copy that belay repairs it takes up
+// whole.
 
 // hurt is one way to damage a session.
 type hurt struct {
@@ -30,7 +31,16 @@ type hurt struct {
 }
 
 // told is all that a session of the lab says, in order.
-var told = []string{"alpha-prompt", "alpha-look", "step-out", "alpha-answer", "beta-prompt", "beta-answer", "gamma-prompt", "gamma-answer"}
+var told = []string{
+	"alpha-prompt",
+	"alpha-look",
+	"step-out",
+	"alpha-answer",
+	"beta-prompt",
+	"beta-answer",
+	"gamma-prompt",
+	"gamma-answer",
+}
 
 // lines are those of a transcript.
 type lines []string
@@ -76,7 +86,10 @@ func (m marks) hurts() map[string]func(lines) lines {
 		},
 		"T02 bad line": func(l lines) lines { return l.with(beta(l), half) },
 		"T03 stub before a record": func(l lines) lines {
-			return l.with(m.promptAt(l, "gamma-prompt"), func(s string) string { return `{"type":"pr-link","sessionId":"x","prNu` + s })
+			return l.with(
+				m.promptAt(l, "gamma-prompt"),
+				func(s string) string { return `{"type":"pr-link","sessionId":"x","prNu` + s },
+			)
 		},
 		"T03 fused records": func(l lines) lines {
 			i := beta(l)
@@ -93,7 +106,9 @@ func (m marks) hurts() map[string]func(lines) lines {
 		"T08 no header":        func(l lines) lines { return l.without(0) },
 		"L08 byte-order mark":  func(l lines) lines { return l.with(0, func(s string) string { return "\xef\xbb\xbf" + s }) },
 		"R01 repeats": func(l lines) lines {
-			return append(slices.Clone(l[:len(l)-1]), append(slices.Clone(l[m.promptAt(l, "beta-prompt"):m.answerAt(l, "gamma-answer")]), "")...)
+			return append(
+				slices.Clone(l[:len(l)-1]),
+				append(slices.Clone(l[m.promptAt(l, "beta-prompt"):m.answerAt(l, "gamma-answer")]), "")...)
 		},
 		"R05 open call":        func(l lines) lines { return l.without(l.at(m.result...)) },
 		"R05 open call at end": func(l lines) lines { return append(slices.Clone(l[:l.at(m.result...)]), "") },
@@ -104,7 +119,10 @@ func (m marks) hurts() map[string]func(lines) lines {
 // parents are the damages to a tree of records.
 func (m marks) parents(id, parent string) map[string]func(lines) lines {
 	swap := func(l lines, to func(s string) string) lines {
-		return l.with(m.promptAt(l, "gamma-prompt"), func(s string) string { return strings.Replace(s, memberOf(s, parent), to(s), 1) })
+		return l.with(
+			m.promptAt(l, "gamma-prompt"),
+			func(s string) string { return strings.Replace(s, memberOf(s, parent), to(s), 1) },
+		)
 	}
 	return map[string]func(lines) lines{
 		"R04 phantom parent": func(l lines) lines {
@@ -114,7 +132,10 @@ func (m marks) parents(id, parent string) map[string]func(lines) lines {
 		"R02 cycle": func(l lines) lines {
 			i := m.promptAt(l, "gamma-prompt")
 			j := l.at(`"` + id + `":"` + memberOf(l[i], parent) + `"`)
-			return l.with(j, func(s string) string { return strings.Replace(s, memberOf(s, parent), memberOf(l[i], id), 1) })
+			return l.with(
+				j,
+				func(s string) string { return strings.Replace(s, memberOf(s, parent), memberOf(l[i], id), 1) },
+			)
 		},
 	}
 }
@@ -139,11 +160,13 @@ func admit(h *home, command Call, again, resume func(path string) []string) *pat
 	if out, err := h.belay("uninstall", h.prog.name); err != nil { // the file is the program's alone
 		h.t.Fatalf("belay uninstall: %v\n%s", err, out)
 	}
+
 	p := &patient{h: h}
 	for i, word := range []string{"alpha", "beta", "gamma"} {
 		if i > 0 && again == nil {
 			break
 		}
+
 		turns := []Turn{{Text: word + "-answer"}}
 		args := []string{word + "-prompt"}
 		if i == 0 {
@@ -151,15 +174,18 @@ func admit(h *home, command Call, again, resume func(path string) []string) *pat
 		} else {
 			args = again(word + "-prompt")
 		}
+
 		h.model.Script(turns...)
 		h.run(args...)
 	}
+
 	p.read()
 	p.ask = func() string {
 		a := h.start(resume(p.path)...)
 		a.wait()
 		return a.printed()
 	}
+
 	return p
 }
 
@@ -170,6 +196,7 @@ func (p *patient) read() {
 	if err != nil || len(names) == 0 {
 		p.h.t.Fatalf("transcripts: %v, %v", names, err)
 	}
+
 	p.path = names[0]
 	if p.whole, err = os.ReadFile(p.path); err != nil {
 		p.h.t.Fatal(err)
@@ -181,9 +208,15 @@ func laterFrom(text []byte, parts ...string) []byte {
 	l := lines(strings.Split(string(text), "\n"))
 	for i := l.at(parts...); i < len(l); i++ {
 		if year, err := strconv.Atoi(first(memberOf(l[i], "timestamp"), 4)); err == nil {
-			l[i] = strings.Replace(l[i], fmt.Sprintf(`"timestamp":"%d-`, year), fmt.Sprintf(`"timestamp":"%d-`, year+1), 1)
+			l[i] = strings.Replace(
+				l[i],
+				fmt.Sprintf(`"timestamp":"%d-`, year),
+				fmt.Sprintf(`"timestamp":"%d-`, year+1),
+				1,
+			)
 		}
 	}
+
 	return l.text()
 }
 
@@ -196,6 +229,7 @@ func (p *patient) take(text []byte) (r Request, took bool, printed string) {
 	if err != nil {
 		p.h.t.Fatal(err)
 	}
+
 	for _, other := range others {
 		if other == p.path {
 			continue
@@ -204,15 +238,18 @@ func (p *patient) take(text []byte) (r Request, took bool, printed string) {
 			p.h.t.Fatal(err)
 		}
 	}
+
 	if err := os.WriteFile(p.path, text, 0o600); err != nil {
 		p.h.t.Fatal(err)
 	}
+
 	p.h.model.Script(Turn{Text: "resumed."})
 	from := len(p.h.model.Main())
 	printed = p.ask()
 	if list := p.h.model.Main(); len(list) > from {
 		return list[from], true, printed
 	}
+
 	return r, false, printed
 }
 
@@ -224,6 +261,7 @@ func (p *patient) repaired(text []byte) (copied []byte, report string) {
 	if err := os.WriteFile(p.path, text, 0o600); err != nil {
 		p.h.t.Fatal(err)
 	}
+
 	said, err := p.h.belay("doctor", "transcript", p.path, "--agent", p.h.prog.name, "--repair", out)
 	if err != nil {
 		p.h.t.Errorf("repair: %v\n%s", err, said)
@@ -231,6 +269,7 @@ func (p *patient) repaired(text []byte) (copied []byte, report string) {
 	if copied, err = os.ReadFile(out); err != nil {
 		p.h.t.Error(err)
 	}
+
 	return copied, string(said)
 }
 
@@ -239,12 +278,14 @@ func missing(r Request, words []string) []string {
 	return slices.DeleteFunc(slices.Clone(words), func(w string) bool { return r.Count(w) > 0 })
 }
 
-// unpaired are the calls of a request without a result and the results without a call: a real model's server refuses those.
+// unpaired are the calls of a request without a result and the results without a call: a real model's server refuses
+// those.
 func unpaired(r Request) (list []string) {
 	var body any
 	if err := json.Unmarshal(r.Body, &body); err != nil {
 		return []string{err.Error()}
 	}
+
 	calls, results := map[string]int{}, map[string]int{}
 	var walk func(v any)
 	walk = func(v any) {
@@ -269,22 +310,26 @@ func unpaired(r Request) (list []string) {
 			case text("role") == "tool":
 				results[text("tool_call_id")]++
 			}
+
 			for _, e := range v {
 				walk(e)
 			}
 		}
 	}
+
 	walk(body)
 	for id, n := range calls {
 		if results[id] != n {
 			list = append(list, fmt.Sprintf("call %s: %d results", id, results[id]))
 		}
 	}
+
 	for id := range results {
 		if calls[id] == 0 {
 			list = append(list, fmt.Sprintf("result %s: no call", id))
 		}
 	}
+
 	slices.Sort(list)
 	return list
 }
@@ -297,9 +342,18 @@ func (p *patient) treat(t *testing.T, c hurt, words []string) {
 	if !took {
 		lost = nil
 	}
+
 	if took == c.refused || !slices.Equal(lost, c.lost) {
-		t.Errorf("the damaged file: taken up %v without %v, want %v without %v: the case shows nothing\n%s", took, lost, !c.refused, c.lost, printed)
+		t.Errorf(
+			"the damaged file: taken up %v without %v, want %v without %v: the case shows nothing\n%s",
+			took,
+			lost,
+			!c.refused,
+			c.lost,
+			printed,
+		)
 	}
+
 	copied, report := p.repaired(text)
 	well, took, printed := p.take(copied)
 	if !took {
@@ -335,15 +389,28 @@ var afterwards = told[3:]
 
 func TestClaudeRepair(t *testing.T) {
 	h := newHome(t)
-	m := marks{prompt: []string{`"type":"user"`}, answer: []string{`"type":"assistant"`}, call: []string{`"type":"assistant"`, `"type":"tool_use"`}, result: []string{`"type":"user"`, `"tool_result"`}}
-	p := admit(h, Bash(aloud), func(s string) []string { return []string{"--continue", s} }, func(path string) []string {
-		return []string{"--resume", strings.TrimSuffix(filepath.Base(path), ".jsonl"), "go on"}
-	})
-	// A record without its parent is taken for the next one of what was written a few seconds before, if anything was: the
-	// result and the last prompt come a year later each, so that the speed of the machine is of no matter.
+	m := marks{
+		prompt: []string{`"type":"user"`},
+		answer: []string{`"type":"assistant"`},
+		call:   []string{`"type":"assistant"`, `"type":"tool_use"`},
+		result: []string{`"type":"user"`, `"tool_result"`},
+	}
+
+	p := admit(
+		h,
+		Bash(aloud),
+		func(s string) []string { return []string{"--continue", s} },
+		func(path string) []string {
+			return []string{"--resume", strings.TrimSuffix(filepath.Base(path), ".jsonl"), "go on"}
+		},
+	)
+
+	// A record without its parent is taken for the next one of what was written a few seconds before, if anything was:
+	// the result and the last prompt come a year later each, so that the speed of the machine is of no matter.
 	for _, word := range []string{m.result[1], "gamma-prompt"} {
 		p.whole = laterFrom(p.whole, m.prompt[0], word)
 	}
+
 	do := m.hurts()
 	maps.Copy(do, m.parents("uuid", "parentUuid"))
 	p.treatAll(t, do, []hurt{
@@ -364,11 +431,25 @@ func TestClaudeRepair(t *testing.T) {
 func TestPiRepair(t *testing.T) {
 	h := newPi(t)
 	vars := h.prog.vars
-	h.prog.vars = func(h *home) []string { // it follows a circle until it has no memory left: that need not be all of the machine's
+
+	// it follows a circle until it has no memory left: that need not be all of the machine's
+	h.prog.vars = func(h *home) []string {
 		return append(vars(h), "NODE_OPTIONS=--max-old-space-size=512")
 	}
-	m := marks{prompt: []string{`"role":"user"`}, answer: []string{`"role":"assistant"`}, call: []string{`"toolCall"`}, result: []string{`"role":"toolResult"`}}
-	p := admit(h, piBash(aloud), func(s string) []string { return []string{"--continue", s} }, func(path string) []string { return []string{"--session", path, "go on"} })
+	m := marks{
+		prompt: []string{`"role":"user"`},
+		answer: []string{`"role":"assistant"`},
+		call:   []string{`"toolCall"`},
+		result: []string{`"role":"toolResult"`},
+	}
+
+	p := admit(
+		h,
+		piBash(aloud),
+		func(s string) []string { return []string{"--continue", s} },
+		func(path string) []string { return []string{"--session", path, "go on"} },
+	)
+
 	do := m.hurts()
 	maps.Copy(do, m.parents("id", "parentId"))
 	p.treatAll(t, do, []hurt{
@@ -394,11 +475,23 @@ func TestPiRepair(t *testing.T) {
 
 func TestCodexRepair(t *testing.T) {
 	h := newCodex(t)
-	m := marks{prompt: []string{`"response_item"`, `"role":"user"`}, answer: []string{`"response_item"`, `"role":"assistant"`}, call: []string{`"type":"function_call"`}, result: []string{`"function_call_output"`}}
-	p := admit(h, codexExec(aloud), func(s string) []string { return []string{"resume", "--last", s} }, func(path string) []string {
-		b := strings.TrimSuffix(filepath.Base(path), ".jsonl")
-		return []string{"resume", b[len(b)-36:], "go on"}
-	})
+	m := marks{
+		prompt: []string{`"response_item"`, `"role":"user"`},
+		answer: []string{`"response_item"`, `"role":"assistant"`},
+		call:   []string{`"type":"function_call"`},
+		result: []string{`"function_call_output"`},
+	}
+
+	p := admit(
+		h,
+		codexExec(aloud),
+		func(s string) []string { return []string{"resume", "--last", s} },
+		func(path string) []string {
+			b := strings.TrimSuffix(filepath.Base(path), ".jsonl")
+			return []string{"resume", b[len(b)-36:], "go on"}
+		},
+	)
+
 	p.treatAll(t, m.hurts(), []hurt{
 		{name: "L08 byte-order mark", refused: true},
 		{name: "R05 lone result", lost: []string{"step-out"}},
@@ -420,7 +513,9 @@ func TestGeminiRepair(t *testing.T) {
 	m := marks{prompt: []string{`"type":"user"`}, answer: []string{`"type":"gemini"`}}
 	p := admit(h, geminiShell(aloud), nil, func(string) []string { return []string{"go on", "--resume", "latest"} })
 	do := m.hurts()
-	// A session that is resumed is written down anew each time: only one that was not shows a damage. Its last answer is hit.
+
+	// A session that is resumed is written down anew each time: only one that was not shows a damage. Its last answer
+	// is hit.
 	last := func(l lines) int { return m.answerAt(l, "alpha-answer") }
 	do["T01 torn tail"] = func(l lines) lines { i := last(l); return append(slices.Clone(l[:i]), half(l[i])) }
 	do["T03 stub before a record"] = func(l lines) lines { return l.with(last(l), func(s string) string { return `{"$set":{"lastUp` + s }) }
@@ -428,6 +523,7 @@ func TestGeminiRepair(t *testing.T) {
 		i := last(l)
 		return l.with(i, func(s string) string { return s + l[i+1] }).without(i + 1)
 	}
+
 	do["T05 NULs after a record"] = func(l lines) lines {
 		return l.with(last(l), func(s string) string { return s + strings.Repeat("\x00", 9000) })
 	}

@@ -41,6 +41,7 @@ func report(t testing.TB, agent, version, what string) {
 	if file == "" {
 		return
 	}
+
 	t.Cleanup(func() {
 		r := row{agent, version, what, "passed", time.Now().UTC().Format(time.DateOnly)}
 		switch {
@@ -49,30 +50,36 @@ func report(t testing.TB, agent, version, what string) {
 		case t.Skipped():
 			return
 		}
+
 		if err := addRow(file, r); err != nil {
 			t.Errorf("report %s: %v", what, err)
 		}
 	})
 }
 
-// addRow puts a row into the page. Runs of several agents may write at once, so the file is locked and written in place.
+// addRow puts a row into the page. Runs of several agents may write at once, so the file is locked and written in
+// place.
 func addRow(file string, r row) error {
 	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return err
 	}
+
 	defer f.Close() // written and checked below
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
 		return fmt.Errorf("lock %s: %w", file, err)
 	}
+
 	var old bytes.Buffer
 	if _, err := old.ReadFrom(f); err != nil {
 		return err
 	}
+
 	page := writePage(merge(readPage(old.String()), r))
 	if err := f.Truncate(0); err != nil {
 		return err
 	}
+
 	_, err = f.WriteAt([]byte(page), 0)
 	return err
 }
@@ -85,15 +92,18 @@ func readPage(text string) []row {
 		if len(cells) != 5 {
 			continue
 		}
+
 		cells[0], cells[4] = strings.TrimPrefix(cells[0], "| "), strings.TrimSuffix(cells[4], " |")
 		if cells[0] != "agent" && cells[0] != "---" {
 			rows = append(rows, row{cells[0], cells[1], cells[2], cells[3], cells[4]})
 		}
 	}
+
 	return rows
 }
 
-// merge puts a row in the place of the one of the same case and version, and keeps the order of agent, version and case.
+// merge puts a row in the place of the one of the same case and version, and keeps the order of agent, version and
+// case.
 func merge(rows []row, r row) []row {
 	key := func(r row) string { return r.agent + "\x00" + r.version + "\x00" + r.what }
 	at, there := slices.BinarySearchFunc(rows, r, func(a, b row) int { return cmp.Compare(key(a), key(b)) })
@@ -128,6 +138,7 @@ func caseWords(name string) string {
 		}
 		b.WriteRune(c)
 	}
+
 	return strings.Join(strings.Fields(b.String()), " ")
 }
 
@@ -140,12 +151,20 @@ func programVersion(t testing.TB, program string) string {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, "--version")
 	dir := t.TempDir()
-	cmd.Dir, cmd.Env = dir, []string{"HOME=" + dir, "PATH=" + filepath.Dir(program) + ":" + os.Getenv("PATH"), "NO_COLOR=1"} // a node may lie beside it
+
+	// a node may lie beside it
+	cmd.Dir, cmd.Env = dir, []string{
+		"HOME=" + dir,
+		"PATH=" + filepath.Dir(program) + ":" + os.Getenv("PATH"),
+		"NO_COLOR=1",
+	}
+
 	out, err := cmd.Output()
 	version := versionForm.Find(out)
 	if err != nil || version == nil {
 		t.Errorf("%s --version: %q, %v", program, out, err)
 		return "unknown"
 	}
+
 	return string(version)
 }

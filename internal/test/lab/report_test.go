@@ -19,6 +19,7 @@ func TestReport(t *testing.T) {
 		{"claude-code", "2.1.328", "claude two rounds", "passed", "2026-11-30"},
 		{"claude-code", "2.1.400", "claude two rounds", "passed", "2026-11-30"},
 	}
+
 	add := func(list ...row) {
 		for _, r := range list {
 			if err := addRow(file, r); err != nil {
@@ -26,20 +27,24 @@ func TestReport(t *testing.T) {
 			}
 		}
 	}
+
 	add(rows[1])
 	var wait sync.WaitGroup
 	for _, r := range []row{rows[0], rows[2], rows[3]} {
 		wait.Go(func() { add(r) })
 	}
+
 	wait.Wait()
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want := pageHead + `| claude-code | 2.1.328 | claude two rounds | passed | 2026-11-30 |
 | claude-code | 2.1.400 | claude two rounds | passed | 2026-11-30 |
 | pi | 0.1.0 | pi two rounds | passed | 2026-11-30 |
 `
+
 	if string(text) != want {
 		t.Errorf("got the page\n%s\nwant\n%s", text, want)
 	}
@@ -53,9 +58,11 @@ func TestReportOfARun(t *testing.T) {
 		report(t, "mine", "1.0", "skipped case")
 		t.Skip("not here")
 	})
+
 	t.Run("passed", func(t *testing.T) { report(t, "mine", "1.0", "good case") })
 	text, err := os.ReadFile(file)
-	if err != nil || !strings.Contains(string(text), "| mine | 1.0 | good case | passed | ") || strings.Contains(string(text), "skipped case") {
+	if err != nil || !strings.Contains(string(text), "| mine | 1.0 | good case | passed | ") ||
+		strings.Contains(string(text), "skipped case") {
 		t.Errorf("got %v and\n%s\nwant the good case alone", err, text)
 	}
 }

@@ -28,14 +28,15 @@ import (
 
 const cuts = 50 // places at which each transcript is cut
 
-// TestCutTranscripts cuts every transcript at many places and recovers: it never fails, prints valid UTF-8 under the cap,
-// holds the newest answer before the cut, names every call that is open there, and shows nothing from before the cursor as
-// new. What must be there is found by reading the lines again with a plain JSON parser.
+// TestCutTranscripts cuts every transcript at many places and recovers: it never fails, prints valid UTF-8 under the
+// cap, holds the newest answer before the cut, names every call that is open there, and shows nothing from before the
+// cursor as new. What must be there is found by reading the lines again with a plain JSON parser.
 func TestCutTranscripts(t *testing.T) {
 	files := transcripts(t)
 	if len(files) < 40 {
 		t.Fatalf("%d transcripts found, the repository has more", len(files))
 	}
+
 	for _, path := range files {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			t.Parallel()
@@ -49,23 +50,34 @@ func transcripts(t *testing.T) []string {
 	t.Helper()
 	var files []string
 	seen := map[[32]byte]bool{}
-	for _, root := range []string{"../../agent/claude/testdata", "../../agent/pi/testdata", "../../../../shared/transcripts/claude-code", "../../../../shared/transcripts/openclaw", "../../../../shared/transcripts/pi"} {
+	for _, root := range []string{
+		"../../agent/claude/testdata", "../../agent/pi/testdata", "../../../../shared/transcripts/claude-code",
+		"../../../../shared/transcripts/openclaw", "../../../../shared/transcripts/pi",
+	} {
 		err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 			if err != nil {
 				return err
 			}
+
 			rel := strings.TrimPrefix(p, root)
-			skip := strings.Contains(rel, "traces") || strings.Contains(rel, "hook") || strings.Contains(rel, "sqlite-rows") || strings.Contains(rel, "fuzz") || strings.Contains(rel, "cases")
+			skip := strings.Contains(rel, "traces") || strings.Contains(rel, "hook") ||
+				strings.Contains(rel, "sqlite-rows") ||
+				strings.Contains(rel, "fuzz") ||
+				strings.Contains(rel, "cases")
+
 			if d.IsDir() || !strings.HasSuffix(p, ".jsonl") || skip {
 				return nil
 			}
+
 			data, err := os.ReadFile(p)
 			if sum := sha256.Sum256(data); err == nil && !seen[sum] { // the same files lie in several folders
 				seen[sum] = true
 				files = append(files, p)
 			}
+
 			return err
 		})
+
 		if errors.Is(err, fs.ErrNotExist) && strings.Contains(root, "shared") {
 			t.Logf("%s is not here: its files are left out", root)
 			continue
@@ -74,6 +86,7 @@ func transcripts(t *testing.T) []string {
 			t.Fatal(err)
 		}
 	}
+
 	return files
 }
 
@@ -82,10 +95,12 @@ func cutOne(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	name := query.Open(t.TempDir(), all.All(agent.Host{})).Guess(path)
 	if name == "" {
 		name = "pi" // a file without a header: any agent's reader must bear it
 	}
+
 	for i := 1; i <= cuts; i++ {
 		at := len(data) * i / cuts
 		if i%2 == 0 { // every other cut lies behind a line's end
@@ -104,22 +119,26 @@ func cutAt(t *testing.T, agentName string, prefix, earlier []byte) {
 	if err := os.WriteFile(file, prefix, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	f := query.Open(filepath.Join(dir, "state"), all.All(agent.Host{}))
 	for _, limit := range []int{600, 9000} {
 		r, err := f.Recover(context.Background(), question(agentName, file, recovery.Brief, limit))
 		if err != nil {
 			t.Fatalf("cut at %d: recover: %v", len(prefix), err)
 		}
+
 		checkText(t, r, limit, len(prefix))
 		if limit == 9000 {
 			checkHolds(t, r, agentName, prefix)
 		}
 	}
+
 	checkpointAt(t, f, agentName, file, earlier)
 	r, err := f.Recover(context.Background(), question(agentName, file, recovery.Delta, 64<<10))
 	if err != nil {
 		t.Fatalf("cut at %d with a checkpoint: recover: %v", len(prefix), err)
 	}
+
 	checkText(t, r, 64<<10, len(prefix))
 	checkNew(t, r, agentName, prefix, earlier)
 }
@@ -152,12 +171,19 @@ func checkHolds(t *testing.T, r recovery.Result, agentName string, prefix []byte
 	if p.skip {
 		return
 	}
+
 	if len(p.answers) > 0 {
 		want := norm(p.answers[len(p.answers)-1])
 		if got := letters(r.Text); !strings.Contains(got, want[:min(len(want), 60)]) {
-			t.Errorf("cut at %d: the newest answer %q is not in the text:\n%s", len(prefix), want[:min(len(want), 60)], r.Text)
+			t.Errorf(
+				"cut at %d: the newest answer %q is not in the text:\n%s",
+				len(prefix),
+				want[:min(len(want), 60)],
+				r.Text,
+			)
 		}
 	}
+
 	for _, id := range p.open {
 		if !slices.ContainsFunc(r.InDoubt, func(d recovery.Doubt) bool { return d.ID == id }) {
 			t.Errorf("cut at %d: the open call %s is not named", len(prefix), id)
@@ -175,6 +201,7 @@ func checkpointAt(t *testing.T, f query.Folder, agentName, file string, earlier 
 	if err := os.WriteFile(file, earlier, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	a, _ := f.Agent(agentName)
 	s := checkpoint.NewState(checkpoint.NewKey(agentName, "", "session", ""))
 	s.Transcript = file
@@ -186,7 +213,14 @@ func checkpointAt(t *testing.T, f query.Folder, agentName, file string, earlier 
 	if err := tr.Close(); err != nil {
 		t.Fatal(err)
 	}
-	c := checkpoint.New(s, 1, checkpoint.Decision{Take: true, Level: checkpoint.Full, Cause: checkpoint.CauseManual, Text: "forced: manual"}, now)
+
+	c := checkpoint.New(
+		s,
+		1,
+		checkpoint.Decision{Take: true, Level: checkpoint.Full, Cause: checkpoint.CauseManual, Text: "forced: manual"},
+		now,
+	)
+
 	data, err := c.Encode()
 	if err != nil {
 		t.Fatal(err)
@@ -194,6 +228,7 @@ func checkpointAt(t *testing.T, f query.Folder, agentName, file string, earlier 
 	if err := f.Dir.Make(); err != nil {
 		t.Fatal(err)
 	}
+
 	store, err := f.Dir.OpenStore()
 	if err != nil {
 		t.Fatal(err)
@@ -201,11 +236,14 @@ func checkpointAt(t *testing.T, f query.Folder, agentName, file string, earlier 
 	if err := store.Put(context.Background(), s.Key, c.Meta(), data); err != nil {
 		t.Fatal(err)
 	}
+
 	saved := c.Restore()
 	if err := f.Dir.SaveState(saved); err != nil {
 		t.Fatal(err)
 	}
+
 	checktest.Whole(t, f.Dir.Root)
+
 	// Grown in place, as agents do: the same file.
 	out, err := os.OpenFile(file, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
@@ -226,24 +264,43 @@ func checkNew(t *testing.T, r recovery.Result, agentName string, prefix, earlier
 	if p.skip {
 		return
 	}
+
 	border := bytes.LastIndexByte(earlier, '\n') + 1
 	before, after := plainly(agentName, prefix[:border]), plainly(agentName, prefix[border:])
 	for _, m := range r.Messages {
 		if m.Role != string(checkpoint.RoleAssistant) {
 			continue
 		}
+
 		old := slices.ContainsFunc(before.answers, func(a string) bool { return norm(a) == norm(m.Text) })
-		again := slices.ContainsFunc(after.answers, func(a string) bool { return strings.Contains(norm(m.Text), norm(a)) })
+		again := slices.ContainsFunc(
+			after.answers,
+			func(a string) bool { return strings.Contains(norm(m.Text), norm(a)) },
+		)
+
 		if old && !again {
-			t.Errorf("cut at %d, cursor at %d: %q was said before the cursor and is shown as new", len(prefix), border, m.Text)
+			t.Errorf(
+				"cut at %d, cursor at %d: %q was said before the cursor and is shown as new",
+				len(prefix),
+				border,
+				m.Text,
+			)
 		}
 	}
+
 	if len(after.answers) == 0 {
 		return
 	}
+
 	want := norm(after.answers[len(after.answers)-1])
 	if got := letters(r.Text); !strings.Contains(got, want[:min(len(want), 60)]) {
-		t.Errorf("cut at %d, cursor at %d: the newest answer %q is not in the delta:\n%s", len(prefix), border, want[:min(len(want), 60)], r.Text)
+		t.Errorf(
+			"cut at %d, cursor at %d: the newest answer %q is not in the delta:\n%s",
+			len(prefix),
+			border,
+			want[:min(len(want), 60)],
+			r.Text,
+		)
 	}
 }
 
@@ -262,6 +319,7 @@ func plainly(agentName string, data []byte) plain {
 		if json.Unmarshal(bytes.Trim(line, "\x00\r"), &rec) != nil {
 			continue
 		}
+
 		blocks, role := conversation(agentName, rec)
 		switch rec["type"] {
 		case "leaf", "reset", "branch_summary", "context_edit":
@@ -271,9 +329,11 @@ func plainly(agentName string, data []byte) plain {
 				prompts += 10 // what was open before a compaction is no longer
 			}
 		}
+
 		if len(blocks) == 1 && blocks[0].kind == "text" && role == "user" {
 			prompts++
 		}
+
 		for _, b := range blocks {
 			switch {
 			case b.kind == "text" && role == "assistant" && strings.TrimSpace(b.text) != "":
@@ -286,11 +346,13 @@ func plainly(agentName string, data []byte) plain {
 			}
 		}
 	}
+
 	for _, id := range order {
 		if at, ok := asked[id]; ok && prompts-at < 10 {
 			p.open = append(p.open, id)
 		}
 	}
+
 	return p
 }
 
@@ -313,22 +375,34 @@ func conversation(agentName string, rec map[string]any) ([]block, string) {
 	} else if rec["type"] != "message" {
 		return nil, ""
 	}
+
 	m, ok := rec["message"].(map[string]any)
 	if !ok {
 		return nil, ""
 	}
+
 	role, _ := m["role"].(string)
 	if m["model"] == "<synthetic>" || m["provider"] == "openclaw" || rec["appendMode"] == "side" {
 		return nil, ""
 	}
+
 	if role == "toolResult" {
 		id, _ := m["toolCallId"].(string)
 		raw, _ := json.Marshal(m["content"])
-		return []block{{kind: "result", id: id, madeUp: strings.Contains(string(raw), "missing tool result") || strings.Contains(string(raw), "No result provided")}}, role
+		return []block{
+			{
+				kind: "result",
+				id:   id,
+				madeUp: strings.Contains(string(raw), "missing tool result") ||
+					strings.Contains(string(raw), "No result provided"),
+			},
+		}, role
 	}
+
 	if s, ok := m["content"].(string); ok {
 		return []block{{kind: "text", text: s}}, role
 	}
+
 	var out []block
 	list, _ := m["content"].([]any)
 	for _, x := range list {
@@ -343,9 +417,13 @@ func conversation(agentName string, rec map[string]any) ([]block, string) {
 		case "tool_result":
 			id, _ = b["tool_use_id"].(string)
 			raw, _ := json.Marshal(b["content"])
-			out = append(out, block{kind: "result", id: id, madeUp: strings.Contains(string(raw), "Tool call interrupted")})
+			out = append(
+				out,
+				block{kind: "result", id: id, madeUp: strings.Contains(string(raw), "Tool call interrupted")},
+			)
 		}
 	}
+
 	return out, role
 }
 
@@ -358,9 +436,11 @@ func norm(s string) string {
 func letters(s string) string {
 	var b strings.Builder
 	for _, r := range s {
-		if r > ' ' && r != '>' && r != '‹' && r != '<' && r != '·' && r != '-' && r != '\u00a0' && r < 0x2000 || r > 0x3000 {
+		if r > ' ' && r != '>' && r != '‹' && r != '<' && r != '·' && r != '-' && r != '\u00a0' && r < 0x2000 ||
+			r > 0x3000 {
 			b.WriteRune(r)
 		}
 	}
+
 	return b.String()
 }

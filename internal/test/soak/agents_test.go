@@ -36,10 +36,24 @@ var hooks = map[string][6]string{
 	"claude-code": {"SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "SessionEnd"},
 	"codex":       {"SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "SessionEnd"},
 	"gemini":      {"SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent", "SessionEnd"},
-	"pi":          {"session_start", "before_agent_start", "tool_execution_start", "tool_execution_end", "agent_end", "session_shutdown"},
-	"openclaw":    {"session_open", "before_prompt_build", "before_tool_call", "after_tool_call", "agent_end", "session_end"},
-	"opencode":    {"session.start", "chat.message", "tool.start", "tool.end", "session.idle", "dispose"},
-	"other":       {"start", "prompt", "tool-start", "tool-end", "stop", "end"},
+	"pi": {
+		"session_start",
+		"before_agent_start",
+		"tool_execution_start",
+		"tool_execution_end",
+		"agent_end",
+		"session_shutdown",
+	},
+	"openclaw": {
+		"session_open",
+		"before_prompt_build",
+		"before_tool_call",
+		"after_tool_call",
+		"agent_end",
+		"session_end",
+	},
+	"opencode": {"session.start", "chat.message", "tool.start", "tool.end", "session.idle", "dispose"},
+	"other":    {"start", "prompt", "tool-start", "tool-end", "stop", "end"},
 }
 
 // captured are the payloads that real agents sent, by agent and event.
@@ -53,15 +67,18 @@ func readCaptured() (captured, error) {
 			if err != nil {
 				return nil, err
 			}
+
 			var calls []struct {
 				Stdin map[string]any `json:"stdin"`
 			}
 			if err := json.Unmarshal(data, &calls); err != nil || len(calls) == 0 {
 				return nil, fmt.Errorf("%s of %s: %d calls, %w", event, agent, len(calls), err)
 			}
+
 			c[agent+" "+event] = calls[0].Stdin
 		}
 	}
+
 	return c, nil
 }
 
@@ -94,8 +111,10 @@ func (c captured) request(t *talk, m moment) (wire.Request, []byte) {
 		case handsBack:
 			e.Text = t.answer
 		}
+
 		return wire.Request{Op: "event", Agent: t.agent, Session: t.id, Workspace: t.cwd, Body: encode(e)}, nil
 	}
+
 	return wire.Request{Op: "hook", Agent: t.agent, Event: event, Workspace: t.cwd}, encode(c.payload(t, m))
 }
 
@@ -106,10 +125,12 @@ func (c captured) payload(t *talk, m moment) map[string]any {
 	case "opencode":
 		return opencodePayload(t, m)
 	}
+
 	p := map[string]any{}
 	for k, v := range c[t.agent+" "+hooks[t.agent][m]] {
 		p[k] = v
 	}
+
 	for k, v := range map[string]any{"session_id": t.id, "transcript_path": t.file, "cwd": t.cwd, "source": t.source, "prompt": t.prompt,
 		"prompt_id": t.turn(), "turn_id": t.turn(), "tool_use_id": t.callID(), "last_assistant_message": t.answer, "prompt_response": t.answer,
 		"tool_input": map[string]any{"command": t.command}, "tool_response": t.output} {
@@ -117,12 +138,21 @@ func (c captured) payload(t *talk, m moment) map[string]any {
 			p[k] = v
 		}
 	}
+
 	return p
 }
 
 func piPayload(t *talk, m moment) map[string]any {
-	p := map[string]any{"session_id": t.id, "cwd": t.cwd, "session_file": t.file, // pi
-		"workspace": t.cwd, "agent_id": "main", "run_id": t.turn(), "database": filepath.Join(filepath.Dir(filepath.Dir(t.file)), "agent", "none.sqlite")}
+	p := map[string]any{
+		"session_id":   t.id,
+		"cwd":          t.cwd,
+		"session_file": t.file, // pi
+		"workspace":    t.cwd,
+		"agent_id":     "main",
+		"run_id":       t.turn(),
+		"database":     filepath.Join(filepath.Dir(filepath.Dir(t.file)), "agent", "none.sqlite"),
+	}
+
 	content := func(text string) []map[string]any { return []map[string]any{{"type": "text", "text": text}} }
 	switch m {
 	case begins:
@@ -141,11 +171,19 @@ func piPayload(t *talk, m moment) map[string]any {
 	case ends:
 		p["reason"] = map[string]string{"pi": "quit", "openclaw": "shutdown"}[t.agent]
 	}
+
 	return p
 }
 
 func opencodePayload(t *talk, m moment) map[string]any {
-	p := map[string]any{"session_id": t.id, "root_id": t.id, "directory": t.cwd, "database": t.file, "message_id": fmt.Sprintf("msg_%s_%d", t.id, t.round)}
+	p := map[string]any{
+		"session_id": t.id,
+		"root_id":    t.id,
+		"directory":  t.cwd,
+		"database":   t.file,
+		"message_id": fmt.Sprintf("msg_%s_%d", t.id, t.round),
+	}
+
 	state := map[string]any{"status": "running", "input": map[string]any{"command": t.command}}
 	switch m {
 	case begins:
@@ -157,9 +195,11 @@ func opencodePayload(t *talk, m moment) map[string]any {
 			state["status"], state["output"] = "completed", t.output
 		}
 		p["part"] = map[string]any{"type": "tool", "callID": t.callID(), "tool": "bash", "state": state}
+
 	case handsBack:
 		p["text"] = t.answer
 	}
+
 	return p
 }
 
@@ -178,9 +218,24 @@ func path(agent, root, id string) string {
 	case "claude-code":
 		return filepath.Join(root, "claude", "projects", "-proj", id+".jsonl")
 	case "codex":
-		return filepath.Join(root, "codex", "sessions", day.Format("2006/01/02"), "rollout-"+day.Format("2006-01-02T15-04-05-")+id+".jsonl")
+		return filepath.Join(
+			root,
+			"codex",
+			"sessions",
+			day.Format("2006/01/02"),
+			"rollout-"+day.Format("2006-01-02T15-04-05-")+id+".jsonl",
+		)
+
 	case "gemini":
-		return filepath.Join(root, "gemini", "tmp", "proj", "chats", "session-"+day.Format("2006-01-02T15-04-")+id[:8]+".jsonl")
+		return filepath.Join(
+			root,
+			"gemini",
+			"tmp",
+			"proj",
+			"chats",
+			"session-"+day.Format("2006-01-02T15-04-")+id[:8]+".jsonl",
+		)
+
 	case "pi":
 		return filepath.Join(root, "pi", "sessions", "--proj--", day.Format("2006-01-02T15-04-05-000Z_")+id+".jsonl")
 	case "openclaw":
@@ -188,6 +243,7 @@ func path(agent, root, id string) string {
 	case "opencode":
 		return filepath.Join(root, "opencode", "opencode.db")
 	}
+
 	return ""
 }
 
@@ -199,8 +255,25 @@ func (t *talk) lines(m moment) []string {
 	id := func(n int) string { return fmt.Sprintf("00000000-%s-%012d", t.id[9:23], n) }
 	switch t.agent {
 	case "claude-code":
-		return claudeLine(t, m, map[string]any{"parentUuid": id(t.line - 1), "isSidechain": false, "promptId": t.turn(), "uuid": id(t.line), "timestamp": stamp,
-			"userType": "external", "entrypoint": "sdk-cli", "cwd": t.cwd, "sessionId": t.id, "version": "2.1.328", "gitBranch": "master"}, id(t.line))
+		return claudeLine(
+			t,
+			m,
+			map[string]any{
+				"parentUuid":  id(t.line - 1),
+				"isSidechain": false,
+				"promptId":    t.turn(),
+				"uuid":        id(t.line),
+				"timestamp":   stamp,
+				"userType":    "external",
+				"entrypoint":  "sdk-cli",
+				"cwd":         t.cwd,
+				"sessionId":   t.id,
+				"version":     "2.1.328",
+				"gitBranch":   "master",
+			},
+			id(t.line),
+		)
+
 	case "codex":
 		return codexLines(t, m, stamp, id(t.line))
 	case "gemini":
@@ -208,27 +281,57 @@ func (t *talk) lines(m moment) []string {
 	case "pi", "openclaw":
 		return piLine(t, m, stamp, now.UnixMilli())
 	}
+
 	return nil
 }
 
 func claudeLine(t *talk, m moment, rec map[string]any, id string) []string {
 	model := func(stop string, content ...any) {
 		rec["type"] = "assistant"
-		rec["message"] = map[string]any{"id": "msg_" + id, "type": "message", "role": "assistant", "model": "claude-sonnet-4-5", "stop_reason": stop, "content": content}
+		rec["message"] = map[string]any{
+			"id":          "msg_" + id,
+			"type":        "message",
+			"role":        "assistant",
+			"model":       "claude-sonnet-4-5",
+			"stop_reason": stop,
+			"content":     content,
+		}
 	}
+
 	switch m {
 	case asked:
 		rec["type"], rec["message"] = "user", map[string]any{"role": "user", "content": t.prompt}
 	case toolBegins:
-		model("tool_use", map[string]any{"type": "tool_use", "id": t.callID(), "name": "Bash", "input": map[string]any{"command": t.command}})
+		model(
+			"tool_use",
+			map[string]any{
+				"type":  "tool_use",
+				"id":    t.callID(),
+				"name":  "Bash",
+				"input": map[string]any{"command": t.command},
+			},
+		)
+
 	case toolEnds:
 		rec["type"] = "user"
-		rec["message"] = map[string]any{"role": "user", "content": []any{map[string]any{"type": "tool_result", "tool_use_id": t.callID(), "content": t.output, "is_error": false}}}
+		rec["message"] = map[string]any{
+			"role": "user",
+			"content": []any{
+				map[string]any{
+					"type":        "tool_result",
+					"tool_use_id": t.callID(),
+					"content":     t.output,
+					"is_error":    false,
+				},
+			},
+		}
+
 	case handsBack:
 		model("end_turn", map[string]any{"type": "text", "text": t.answer})
 	default:
 		return nil
 	}
+
 	return []string{string(encode(rec))}
 }
 
@@ -242,19 +345,78 @@ func codexLines(t *talk, m moment, stamp, id string) []string {
 		if t.round > 0 {
 			return nil
 		}
-		return []string{line("session_meta", map[string]any{"session_id": t.id, "id": t.id, "timestamp": stamp, "cwd": t.cwd, "source": "exec", "cli_version": "0.171.0"})}
+		return []string{
+			line(
+				"session_meta",
+				map[string]any{
+					"session_id":  t.id,
+					"id":          t.id,
+					"timestamp":   stamp,
+					"cwd":         t.cwd,
+					"source":      "exec",
+					"cli_version": "0.171.0",
+				},
+			),
+		}
+
 	case asked:
-		return []string{line("response_item", map[string]any{"type": "message", "id": "msg_" + id, "role": "user", "content": []any{map[string]any{"type": "input_text", "text": t.prompt}},
-			"internal_chat_message_metadata_passthrough": map[string]any{"turn_id": t.turn(), "content_item_kinds": []string{"user.text"}}})}
+		return []string{
+			line("response_item", map[string]any{
+				"type":    "message",
+				"id":      "msg_" + id,
+				"role":    "user",
+				"content": []any{map[string]any{"type": "input_text", "text": t.prompt}},
+				"internal_chat_message_metadata_passthrough": map[string]any{
+					"turn_id":            t.turn(),
+					"content_item_kinds": []string{"user.text"},
+				},
+			}),
+		}
+
 	case toolBegins:
-		return []string{line("response_item", map[string]any{"type": "function_call", "status": "completed", "id": "fc_" + id, "name": "exec_command",
-			"arguments": string(encode(map[string]string{"cmd": t.command})), "call_id": t.callID(), "internal_chat_message_metadata_passthrough": turn})}
+		return []string{
+			line("response_item", map[string]any{
+				"type":   "function_call",
+				"status": "completed",
+				"id":     "fc_" + id,
+				"name":   "exec_command",
+				"arguments": string(
+					encode(map[string]string{"cmd": t.command}),
+				),
+				"call_id": t.callID(),
+				"internal_chat_message_metadata_passthrough": turn,
+			}),
+		}
+
 	case toolEnds:
-		return []string{line("response_item", map[string]any{"type": "function_call_output", "id": "fco_" + id, "call_id": t.callID(), "output": t.output, "internal_chat_message_metadata_passthrough": turn})}
+		return []string{
+			line(
+				"response_item",
+				map[string]any{
+					"type":    "function_call_output",
+					"id":      "fco_" + id,
+					"call_id": t.callID(),
+					"output":  t.output,
+					"internal_chat_message_metadata_passthrough": turn,
+				},
+			),
+		}
+
 	case handsBack:
-		return []string{line("response_item", map[string]any{"type": "message", "status": "completed", "id": "msg_" + id, "role": "assistant",
-			"content": []any{map[string]any{"type": "output_text", "text": t.answer, "annotations": []any{}}}, "internal_chat_message_metadata_passthrough": turn})}
+		return []string{
+			line("response_item", map[string]any{
+				"type":   "message",
+				"status": "completed",
+				"id":     "msg_" + id,
+				"role":   "assistant",
+				"content": []any{
+					map[string]any{"type": "output_text", "text": t.answer, "annotations": []any{}},
+				},
+				"internal_chat_message_metadata_passthrough": turn,
+			}),
+		}
 	}
+
 	return nil
 }
 
@@ -265,44 +427,116 @@ func geminiLines(t *talk, m moment, stamp string, id func(int) string) []string 
 		if t.round > 0 {
 			return nil
 		}
-		return []string{string(encode(map[string]any{"sessionId": t.id, "projectHash": "9c09", "startTime": stamp, "lastUpdated": stamp, "kind": "main"}))}
+		return []string{
+			string(
+				encode(
+					map[string]any{
+						"sessionId":   t.id,
+						"projectHash": "9c09",
+						"startTime":   stamp,
+						"lastUpdated": stamp,
+						"kind":        "main",
+					},
+				),
+			),
+		}
+
 	case asked:
 		rec["type"], rec["content"] = "user", []any{map[string]any{"text": t.prompt}}
 	case toolBegins:
 		return nil // Gemini writes a call when it has ended
 	case toolEnds:
 		rec["type"], rec["content"], rec["model"] = "gemini", "", "gemini-2.5-pro"
-		answer := map[string]any{"functionResponse": map[string]any{"id": t.callID(), "name": "run_shell_command", "response": map[string]any{"output": t.output}}}
-		rec["toolCalls"] = []any{map[string]any{"id": t.callID(), "name": "run_shell_command", "args": map[string]any{"command": t.command}, "result": []any{answer}, "status": "success", "timestamp": stamp}}
+		answer := map[string]any{
+			"functionResponse": map[string]any{
+				"id":       t.callID(),
+				"name":     "run_shell_command",
+				"response": map[string]any{"output": t.output},
+			},
+		}
+
+		rec["toolCalls"] = []any{
+			map[string]any{
+				"id":        t.callID(),
+				"name":      "run_shell_command",
+				"args":      map[string]any{"command": t.command},
+				"result":    []any{answer},
+				"status":    "success",
+				"timestamp": stamp,
+			},
+		}
+
 	case handsBack:
 		rec["type"], rec["content"], rec["model"] = "gemini", t.answer, "gemini-2.5-pro"
 	default:
 		return nil
 	}
+
 	return []string{string(encode(rec)), fmt.Sprintf(`{"$set":{"lastUpdated":%q}}`, stamp)}
 }
 
 func piLine(t *talk, m moment, stamp string, ms int64) []string {
-	message := map[string]any{"role": "assistant", "timestamp": ms, "provider": "lab", "model": "lab-model", "usage": map[string]any{"input": 1387, "output": 27}}
+	message := map[string]any{
+		"role":      "assistant",
+		"timestamp": ms,
+		"provider":  "lab",
+		"model":     "lab-model",
+		"usage":     map[string]any{"input": 1387, "output": 27},
+	}
+
 	text := func(s string) map[string]any { return map[string]any{"type": "text", "text": s} }
 	switch m {
 	case begins:
 		if t.round > 0 {
 			return nil
 		}
-		return []string{string(encode(map[string]any{"type": "session", "version": 3, "id": t.id, "timestamp": stamp, "cwd": t.cwd}))}
+		return []string{
+			string(
+				encode(map[string]any{"type": "session", "version": 3, "id": t.id, "timestamp": stamp, "cwd": t.cwd}),
+			),
+		}
+
 	case asked:
 		message = map[string]any{"role": "user", "content": []any{text(t.prompt)}, "timestamp": ms}
 	case toolBegins:
-		message["content"], message["stopReason"] = []any{map[string]any{"type": "toolCall", "id": t.callID(), "name": "bash", "arguments": map[string]any{"command": t.command}}}, "toolUse"
+		message["content"], message["stopReason"] = []any{
+			map[string]any{
+				"type":      "toolCall",
+				"id":        t.callID(),
+				"name":      "bash",
+				"arguments": map[string]any{"command": t.command},
+			},
+		}, "toolUse"
+
 	case toolEnds:
-		message = map[string]any{"role": "toolResult", "toolCallId": t.callID(), "toolName": "bash", "content": []any{text(t.output)}, "isError": false, "timestamp": ms}
+		message = map[string]any{
+			"role":       "toolResult",
+			"toolCallId": t.callID(),
+			"toolName":   "bash",
+			"content":    []any{text(t.output)},
+			"isError":    false,
+			"timestamp":  ms,
+		}
+
 	case handsBack:
 		message["content"], message["stopReason"] = []any{text(t.answer)}, "stop"
 	default:
 		return nil
 	}
-	return []string{string(encode(map[string]any{"type": "message", "id": fmt.Sprintf("%08x", t.line), "parentId": fmt.Sprintf("%08x", t.line-1), "timestamp": stamp, "message": message}))}
+
+	return []string{
+		string(
+			encode(
+				map[string]any{
+					"type":      "message",
+					"id":        fmt.Sprintf("%08x", t.line),
+					"parentId":  fmt.Sprintf("%08x", t.line-1),
+					"timestamp": stamp,
+					"message":   message,
+				},
+			),
+		),
+	}
 }
 
 // write makes the agent's transcript longer.
@@ -310,6 +544,7 @@ func (t *talk) write(m moment, db *sql.DB) error {
 	if t.agent == "opencode" {
 		return t.rows(m, db)
 	}
+
 	lines := t.lines(m)
 	if len(lines) == 0 {
 		return nil
@@ -317,6 +552,7 @@ func (t *talk) write(m moment, db *sql.DB) error {
 	if err := os.MkdirAll(filepath.Dir(t.file), 0o700); err != nil {
 		return err
 	}
+
 	f, err := os.OpenFile(t.file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
@@ -325,6 +561,7 @@ func (t *talk) write(m moment, db *sql.DB) error {
 		_ = f.Close() // the write's error says more
 		return err
 	}
+
 	return f.Close()
 }
 
@@ -344,24 +581,68 @@ func (t *talk) rows(m moment, db *sql.DB) error {
 	message, role, part := id("msg"), "assistant", map[string]any(nil)
 	switch m {
 	case begins:
-		_, err := db.Exec("insert or ignore into session (id, project_id, slug, directory, title, version, time_created, time_updated) values (?, 'global', 'soak', ?, 'soak', '1.18.33', ?, ?)", t.id, t.cwd, now, now)
+		_, err := db.Exec(
+			"insert or ignore into session (id, project_id, slug, directory, title, version, time_created, time_updated) values (?, 'global', 'soak', ?, 'soak', '1.18.33', ?, ?)",
+			t.id,
+			t.cwd,
+			now,
+			now,
+		)
 		return err
+
 	case asked:
 		message, role, part = user, "user", map[string]any{"type": "text", "text": t.prompt}
 	case toolEnds:
-		part = map[string]any{"type": "tool", "callID": t.callID(), "tool": "bash", "state": map[string]any{"status": "completed", "input": map[string]any{"command": t.command}, "output": t.output, "time": map[string]any{"start": now, "end": now}}}
+		part = map[string]any{
+			"type":   "tool",
+			"callID": t.callID(),
+			"tool":   "bash",
+			"state": map[string]any{
+				"status": "completed",
+				"input":  map[string]any{"command": t.command},
+				"output": t.output,
+				"time":   map[string]any{"start": now, "end": now},
+			},
+		}
+
 	case handsBack:
 		part = map[string]any{"type": "text", "text": t.answer, "time": map[string]any{"start": now, "end": now}}
 	default:
 		return nil
 	}
-	data := map[string]any{"role": role, "time": map[string]any{"created": now, "completed": now}, "agent": "build", "modelID": "m", "providerID": "mock"}
+
+	data := map[string]any{
+		"role":       role,
+		"time":       map[string]any{"created": now, "completed": now},
+		"agent":      "build",
+		"modelID":    "m",
+		"providerID": "mock",
+	}
+
 	if role == "assistant" {
 		data["parentID"], data["finish"] = user, "stop"
 	}
-	if _, err := db.Exec("insert or ignore into message values (?, ?, ?, ?, ?)", message, t.id, now, now, string(encode(data))); err != nil {
+
+	if _, err := db.Exec(
+		"insert or ignore into message values (?, ?, ?, ?, ?)",
+		message,
+		t.id,
+		now,
+		now,
+		string(encode(data)),
+	); err != nil {
 		return err
 	}
-	_, err := db.Exec("insert or ignore into part values (?, ?, ?, ?, ?, ?)", id("prt"), message, t.id, now, now, string(encode(part)))
+
+	_, err := db.Exec(
+		"insert or ignore into part values (?, ?, ?, ?, ?, ?)",
+		id("prt"),
+		message,
+		t.id,
+		now,
+		now,
+		string(encode(part)),
+	)
+
 	return err
 }

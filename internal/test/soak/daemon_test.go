@@ -23,12 +23,26 @@ import (
 )
 
 // busy are settings with gates and bounds so small that an hour meets them all.
-var busy = []string{"BELAY_GATES_FULL_TIME=2m", "BELAY_GATES_SPARSE_TIME=2m", "BELAY_HEARTBEAT_EVERY=@every 1m", "BELAY_RETENTION_COUNT=20",
-	"BELAY_RETENTION_BYTES=1MB", "BELAY_JOURNAL_SEGMENT=4MB", "BELAY_IDLE_EXIT=2h"}
+var busy = []string{
+	"BELAY_GATES_FULL_TIME=2m",
+	"BELAY_GATES_SPARSE_TIME=2m",
+	"BELAY_HEARTBEAT_EVERY=@every 1m",
+	"BELAY_RETENTION_COUNT=20",
+	"BELAY_RETENTION_BYTES=1MB",
+	"BELAY_JOURNAL_SEGMENT=4MB",
+	"BELAY_IDLE_EXIT=2h",
+}
 
 func (f *fleet) environment() []string {
-	return append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + f.root, "XDG_CONFIG_HOME=" + f.root, "BELAY_STATE_DIR=" + f.state,
-		fmt.Sprintf("BELAY_RETENTION_TOTAL_BYTES=%dKB", f.total>>10)}, f.settings...)
+	return append(
+		[]string{
+			"PATH=" + os.Getenv("PATH"),
+			"HOME=" + f.root,
+			"XDG_CONFIG_HOME=" + f.root,
+			"BELAY_STATE_DIR=" + f.state,
+			fmt.Sprintf("BELAY_RETENTION_TOTAL_BYTES=%dKB", f.total>>10),
+		},
+		f.settings...)
 }
 
 // build makes the real programs.
@@ -38,6 +52,7 @@ func build(t *testing.T) string {
 	if have := os.Getenv("BELAY_SOAK_BIN"); have != "" {
 		return have
 	}
+
 	for _, name := range []string{"belay", "belay-hook"} {
 		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, name), "belay/cmd/"+name)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -45,6 +60,7 @@ func build(t *testing.T) string {
 			t.Fatalf("build %s: %v: %s", name, err, out)
 		}
 	}
+
 	return dir
 }
 
@@ -56,6 +72,7 @@ func (f *fleet) launch(ctx context.Context) (int, error) {
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
+
 	go func() { _ = cmd.Wait() }() // killed, or another one was first
 	return f.daemon(ctx, time.Minute)
 }
@@ -71,6 +88,7 @@ func (f *fleet) daemon(ctx context.Context, patience time.Duration) (int, error)
 			return hello.PID, nil
 		}
 	}
+
 	return 0, fmt.Errorf("no daemon answers: %w", errors.Join(last, ctx.Err()))
 }
 
@@ -81,6 +99,7 @@ func (f *fleet) ask(ctx context.Context, op string, v any) error {
 	if err != nil {
 		return err
 	}
+
 	defer conn.Close()
 	reply, _, err := conn.Do(ctx, wire.Request{Op: op}, nil)
 	if err == nil && !reply.OK {
@@ -89,6 +108,7 @@ func (f *fleet) ask(ctx context.Context, op string, v any) error {
 	if err != nil {
 		return err
 	}
+
 	return json.Unmarshal(reply.Body, v)
 }
 
@@ -119,6 +139,7 @@ func (f *fleet) look(ctx context.Context) (sample, bool) {
 	if err := f.ask(ctx, "status", &st); err != nil {
 		return s, false
 	}
+
 	s.PID, s.Active, s.Goroutines = st.PID, int64(len(st.Sessions)), st.Counts["goroutines"]
 	s.Counted, s.Events, s.Taken = st.Counts["kept_bytes"], st.Counts["events"], st.Counts["checkpoints"]
 	s.Private = private(st.PID)
@@ -133,10 +154,12 @@ func disk(s *sample, state string) {
 		if err != nil || d.IsDir() {
 			return nil
 		}
+
 		info, err := d.Info()
 		if err != nil {
 			return nil
 		}
+
 		rel, _ := filepath.Rel(state, p)
 		switch top, _, _ := strings.Cut(rel, "/"); top {
 		case "sessions":
@@ -149,14 +172,17 @@ func disk(s *sample, state string) {
 			if !strings.HasSuffix(p, ".lock") && info.Size() > 0 {
 				s.Spooled++
 			}
+
 		default:
 			s.Rest += info.Size()
 		}
+
 		return nil
 	})
 }
 
-// private is how many bytes of memory no other process shares. Pages of the program's file count while this process alone runs it.
+// private is how many bytes of memory no other process shares. Pages of the program's file count while this process
+// alone runs it.
 func private(pid int) int64 {
 	return (procField(pid, "smaps_rollup", "Private_Clean:") + procField(pid, "smaps_rollup", "Private_Dirty:")) << 10
 }
@@ -167,12 +193,14 @@ func procField(pid int, file, name string) int64 {
 	if err != nil {
 		return 0
 	}
+
 	for line := range strings.Lines(string(data)) {
 		if rest, ok := strings.CutPrefix(line, name); ok {
 			n, _ := strconv.ParseInt(strings.Fields(rest)[0], 10, 64) // the kernel writes a number
 			return n
 		}
 	}
+
 	return 0
 }
 
@@ -186,5 +214,6 @@ func left(state string) (pids []int) {
 			pids = append(pids, pid)
 		}
 	}
+
 	return pids
 }

@@ -53,23 +53,33 @@ func (f *fleet) fault(format string, args ...any) {
 	}
 }
 
-// member plays one agent after the other at one place until ctx ends: it works, is killed in the middle and comes back, or
-// ends well and a new session takes its place.
+// member plays one agent after the other at one place until ctx ends: it works, is killed in the middle and comes back,
+// or ends well and a new session takes its place.
 func (f *fleet) member(ctx context.Context, n int, rng *rand.Rand) {
 	m := &member{fleet: f, rng: rng, n: n}
 	defer m.hangUp()
 	for born := 0; ctx.Err() == nil; born++ {
 		agent := agents[n%len(agents)]
-		id := fmt.Sprintf("%08x-%04x-4%03x-8%03x-%012x", rng.Uint32(), n&0xffff, born&0xfff, rng.IntN(1<<12), rng.Int64N(1<<48))
+		id := fmt.Sprintf(
+			"%08x-%04x-4%03x-8%03x-%012x",
+			rng.Uint32(),
+			n&0xffff,
+			born&0xfff,
+			rng.IntN(1<<12),
+			rng.Int64N(1<<48),
+		)
+
 		if agent == "opencode" {
 			id = "ses_" + strings.ReplaceAll(id, "-", "")[:26]
 		}
+
 		m.talk = &talk{agent: agent, id: id, cwd: filepath.Join(f.root, "work", fmt.Sprint(n)), source: "startup"}
 		m.file = path(agent, f.root, id)
 		if err := os.MkdirAll(m.cwd, 0o700); err != nil {
 			f.fault("%v", err)
 			return
 		}
+
 		m.told = &told{agent: agent, id: id}
 		f.mu.Lock()
 		f.mu.talks = append(f.mu.talks, m.told)
@@ -100,18 +110,33 @@ func (m *member) life(ctx context.Context) (again bool) {
 		m.fault("start an agent: %v", err)
 		return false
 	}
+
 	defer func() {
 		_ = m.agent.Process.Kill()
 		_ = m.agent.Wait() // it says that it was killed
 	}()
+
 	m.happens(ctx, begins)
 	for rounds := 1 + m.rng.IntN(20); rounds > 0 && m.pause(ctx); rounds-- {
 		m.round++
-		m.prompt = fmt.Sprintf("please do step-%s-%d of the plan %s", m.talk.id[len(m.talk.id)-6:], m.round, strings.Repeat("with care ", m.rng.IntN(20)))
+		m.prompt = fmt.Sprintf(
+			"please do step-%s-%d of the plan %s",
+			m.talk.id[len(m.talk.id)-6:],
+			m.round,
+			strings.Repeat("with care ", m.rng.IntN(20)),
+		)
+
 		m.happens(ctx, asked)
 		for calls := m.rng.IntN(4); calls > 0 && m.pause(ctx); calls-- {
 			m.call++
-			m.command, m.output = fmt.Sprintf("make step-%d", m.call), strings.Repeat(fmt.Sprintf("line of output %d\n", m.rng.IntN(1000)), m.rng.IntN(100))
+			m.command, m.output = fmt.Sprintf(
+				"make step-%d",
+				m.call,
+			), strings.Repeat(
+				fmt.Sprintf("line of output %d\n", m.rng.IntN(1000)),
+				m.rng.IntN(100),
+			)
+
 			m.happens(ctx, toolBegins)
 			if m.rng.IntN(40) == 0 {
 				m.died.Add(1)
@@ -120,15 +145,25 @@ func (m *member) life(ctx context.Context) (again bool) {
 			if !m.pause(ctx) {
 				return false
 			}
+
 			m.happens(ctx, toolEnds)
 		}
-		m.answer = fmt.Sprintf("done-%s-%d: it works now. %s", m.talk.id[len(m.talk.id)-6:], m.round, strings.Repeat("The tests pass. ", m.rng.IntN(40)))
+
+		m.answer = fmt.Sprintf(
+			"done-%s-%d: it works now. %s",
+			m.talk.id[len(m.talk.id)-6:],
+			m.round,
+			strings.Repeat("The tests pass. ", m.rng.IntN(40)),
+		)
+
 		m.happens(ctx, handsBack)
 	}
+
 	if ctx.Err() != nil || m.rng.IntN(3) == 0 {
 		m.died.Add(1)
 		return ctx.Err() == nil // killed at rest
 	}
+
 	m.ended.Add(1)
 	m.happens(ctx, ends)
 	return m.rng.IntN(2) == 0
@@ -150,6 +185,7 @@ func (m *member) happens(ctx context.Context, at moment) {
 	if !late {
 		m.writes(at)
 	}
+
 	m.calls(ctx, at)
 	if late {
 		m.writes(at)
@@ -165,7 +201,8 @@ func (m *member) writes(at moment) {
 	}
 }
 
-// calls sends the event, seldom through the real client. Where nobody answers the real client is tried, as the agent would.
+// calls sends the event, seldom through the real client. Where nobody answers the real client is tried, as the agent
+// would.
 func (m *member) calls(ctx context.Context, at moment) {
 	req, payload := m.hooks.request(m.talk, at)
 	m.event++
@@ -175,6 +212,7 @@ func (m *member) calls(ctx context.Context, at moment) {
 		m.hook(ctx, req, payload)
 		return
 	}
+
 	m.sent.Add(1)
 	reply, err := m.send(ctx, req, payload)
 	switch {
@@ -183,11 +221,13 @@ func (m *member) calls(ctx context.Context, at moment) {
 		if withClient {
 			m.hook(ctx, req, payload)
 		}
+
 	case !reply.OK:
 		m.refused.Add(1)
 		if reply.Code != wire.CodeStopping && reply.Code != wire.CodeInternal {
 			m.fault("%s %s: %+v", req.Agent, req.Event, reply)
 		}
+
 	case reply.Kept == wire.KeptDisk && reply.Seq > 0:
 		m.fleet.mu.Lock()
 		m.fleet.mu.acked[req.ID] = true
@@ -196,6 +236,7 @@ func (m *member) calls(ctx context.Context, at moment) {
 			word := m.prompt[:strings.Index(m.prompt, " of ")]
 			m.word.Store(&word)
 		}
+
 	case reply.Kept != "" && reply.Kept != wire.KeptDisk:
 		m.fault("%s %s was kept in %q", req.Agent, req.Event, reply.Kept)
 	}
@@ -211,10 +252,12 @@ func (m *member) send(ctx context.Context, req wire.Request, payload []byte) (wi
 		}
 		m.conn = conn
 	}
+
 	reply, _, err := m.conn.Do(ctx, req, payload)
 	if err != nil {
 		m.hangUp()
 	}
+
 	return reply, err
 }
 
@@ -233,6 +276,7 @@ func (m *member) hook(ctx context.Context, req wire.Request, payload []byte) {
 	default:
 		return // enough run: this machine is for the daemon
 	}
+
 	cmd := exec.CommandContext(ctx, filepath.Join(m.bin, "belay-hook"), req.Agent, req.Event)
 	cmd.Env = append(m.environment(), fmt.Sprintf("CLAUDE_PID=%d", req.PID))
 	cmd.Dir = m.cwd

@@ -25,20 +25,24 @@ func alone(t *testing.T) (f *fleet, pid int) {
 	if info, err := os.Stat(base); err != nil || !info.IsDir() {
 		base = ""
 	}
+
 	root, err := os.MkdirTemp(base, "belay-rest")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = os.RemoveAll(root) })
 	f = newFleet(t, root, 1<<30, time.Second)
 	pid, err = f.launch(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		_ = syscall.Kill(pid, syscall.SIGTERM) // its end is what newFleet's own clean-up looks after
 		until(t, "the daemon ends", func() bool { return len(left(f.state)) == 0 })
 	})
+
 	return f, pid
 }
 
@@ -58,6 +62,7 @@ func (f *fleet) session(t *testing.T, agent, id string) (st query.SessionStatus)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -68,6 +73,7 @@ func (f *fleet) session(t *testing.T, agent, id string) (st query.SessionStatus)
 	if err := json.Unmarshal(reply.Body, &st); err != nil {
 		t.Fatal(err)
 	}
+
 	return st
 }
 
@@ -81,12 +87,16 @@ func (f *fleet) settled(pid int) int64 {
 	return least
 }
 
-// TestM04MemoryDoesNotGrowWithTheTranscript streams many records through one session: the daemon takes at most 20 MB more than
-// before. BELAY_RECORDS sets how many (100000; 1000000 is the long form).
+// TestM04MemoryDoesNotGrowWithTheTranscript streams many records through one session: the daemon takes at most 20 MB
+// more than before. BELAY_RECORDS sets how many (100000; 1000000 is the long form).
 func TestM04MemoryDoesNotGrowWithTheTranscript(t *testing.T) {
 	records := setting(t, "BELAY_RECORDS", 100_000, strconv.Atoi)
 	f, pid := alone(t)
-	m := &member{fleet: f, talk: &talk{agent: "claude-code", id: "aaaaaaaa-0000-4000-8000-aaaaaaaaaaaa", cwd: f.root, source: "startup"}}
+	m := &member{
+		fleet: f,
+		talk:  &talk{agent: "claude-code", id: "aaaaaaaa-0000-4000-8000-aaaaaaaaaaaa", cwd: f.root, source: "startup"},
+	}
+
 	m.file = path(m.talk.agent, f.root, m.talk.id)
 	m.told = &told{}
 	tell := func(at moment) {
@@ -95,19 +105,28 @@ func TestM04MemoryDoesNotGrowWithTheTranscript(t *testing.T) {
 			t.Fatalf("%s: %+v, %v", req.Event, reply, err)
 		}
 	}
+
 	defer m.hangUp()
 	stream := func(n int) {
 		var lines bytes.Buffer
 		for range n / 4 {
 			m.round++
 			m.call++
-			m.prompt, m.command, m.output, m.answer = fmt.Sprint("wish ", m.round), "make", "made: all is well", fmt.Sprint("answer ", m.round)
+			m.prompt, m.command, m.output, m.answer = fmt.Sprint(
+				"wish ",
+				m.round,
+			), "make", "made: all is well", fmt.Sprint(
+				"answer ",
+				m.round,
+			)
+
 			for _, at := range []moment{asked, toolBegins, toolEnds, handsBack} {
 				for _, line := range m.lines(at) {
 					lines.WriteString(line + "\n")
 				}
 			}
 		}
+
 		out, err := os.OpenFile(m.file, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 		if err != nil {
 			t.Fatal(err)
@@ -118,12 +137,15 @@ func TestM04MemoryDoesNotGrowWithTheTranscript(t *testing.T) {
 		if err := out.Close(); err != nil {
 			t.Fatal(err)
 		}
+
 		tell(asked) // the hook of the next prompt: the file is read now and not at the next look
 		until(t, "the records are read", func() bool { return f.session(t, m.talk.agent, m.talk.id).AtRisk.Bytes == 0 })
 	}
+
 	if err := os.MkdirAll(filepath.Dir(m.file), 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	tell(begins)
 	stream(1000)
 	before, most, began := f.settled(pid), int64(0), time.Now()
@@ -131,13 +153,28 @@ func TestM04MemoryDoesNotGrowWithTheTranscript(t *testing.T) {
 		stream(10_000)
 		most = max(most, private(pid))
 	}
+
 	took := time.Since(began)
 	after := f.settled(pid)
-	t.Logf("%d records in %s: %.1f MB before, %.1f MB after, at most %.1f MB meanwhile (resident, peak ever: %d MB)", records, took.Round(time.Millisecond),
-		mb(before), mb(after), mb(most), procField(pid, "status", "VmHWM:")>>10)
+	t.Logf(
+		"%d records in %s: %.1f MB before, %.1f MB after, at most %.1f MB meanwhile (resident, peak ever: %d MB)",
+		records,
+		took.Round(time.Millisecond),
+		mb(before),
+		mb(after),
+		mb(most),
+		procField(pid, "status", "VmHWM:")>>10,
+	)
+
 	if after > before+20<<20 {
-		t.Errorf("%.1f MB after %d records, want at most 20 MB more than the %.1f MB before", mb(after), records, mb(before))
+		t.Errorf(
+			"%.1f MB after %d records, want at most 20 MB more than the %.1f MB before",
+			mb(after),
+			records,
+			mb(before),
+		)
 	}
+
 	if got := f.session(t, m.talk.agent, m.talk.id).MessageCount; got == 0 {
 		t.Error("no round was counted: nothing was read")
 	}
@@ -145,15 +182,35 @@ func TestM04MemoryDoesNotGrowWithTheTranscript(t *testing.T) {
 
 func mb(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
-// TestD10TwoHundredSessionsLeaveOneProcess lets 200 sessions start, work and end: one process, and its memory near what it was.
-// BELAY_REST (12m in the long form) waits until they have left memory, and then looks again.
+// TestD10TwoHundredSessionsLeaveOneProcess lets 200 sessions start, work and end: one process, and its memory near what
+// it was. BELAY_REST (12m in the long form) waits until they have left memory, and then looks again.
 func TestD10TwoHundredSessionsLeaveOneProcess(t *testing.T) {
 	rest := setting(t, "BELAY_REST", 0, time.ParseDuration)
 	f, pid := alone(t)
 	base := f.settled(pid)
 	for i := range 200 {
-		m := &member{fleet: f, talk: &talk{agent: "claude-code", id: fmt.Sprintf("%08d-0000-4000-8000-aaaaaaaaaaaa", i), cwd: f.root, source: "startup"}}
-		m.file, m.prompt, m.answer = path(m.talk.agent, f.root, m.talk.id), fmt.Sprint("wish of ", i), fmt.Sprint("answer to ", i)
+		m := &member{
+			fleet: f,
+			talk: &talk{
+				agent:  "claude-code",
+				id:     fmt.Sprintf("%08d-0000-4000-8000-aaaaaaaaaaaa", i),
+				cwd:    f.root,
+				source: "startup",
+			},
+		}
+
+		m.file, m.prompt, m.answer = path(
+			m.talk.agent,
+			f.root,
+			m.talk.id,
+		), fmt.Sprint(
+			"wish of ",
+			i,
+		), fmt.Sprint(
+			"answer to ",
+			i,
+		)
+
 		for _, at := range []moment{begins, asked, handsBack, ends} {
 			if err := m.write(at, nil); err != nil {
 				t.Fatal(err)
@@ -163,8 +220,10 @@ func TestD10TwoHundredSessionsLeaveOneProcess(t *testing.T) {
 				t.Fatalf("%s of %d: %+v, %v", req.Event, i, reply, err)
 			}
 		}
+
 		m.hangUp()
 	}
+
 	const perSession = 200 << 10 // while they are in memory: ten minutes
 	after := f.settled(pid)
 	t.Logf("%.1f MB before, %.1f MB after 200 sessions", mb(base), mb(after))
@@ -177,15 +236,25 @@ func TestD10TwoHundredSessionsLeaveOneProcess(t *testing.T) {
 	if rest == 0 {
 		return
 	}
+
 	time.Sleep(rest)
 	s, ok := f.look(t.Context())
-	t.Logf("after %s: %.1f MB, %d sessions in memory, %d open files, %d goroutines", rest, mb(s.Private), s.Active, s.Files, s.Goroutines)
+	t.Logf(
+		"after %s: %.1f MB, %d sessions in memory, %d open files, %d goroutines",
+		rest,
+		mb(s.Private),
+		s.Active,
+		s.Files,
+		s.Goroutines,
+	)
+
 	if !ok || s.Active != 0 || s.Private > base+10<<20 || s.Files > filesBase || s.Goroutines > goroutinesBase {
 		t.Errorf("at rest: %+v, want no session in memory, %.1f MB at most", s, mb(base+10<<20))
 	}
 }
 
-// TestIdleDaemonSleeps: while nothing happens the daemon is not woken. BELAY_IDLE sets for how long it is watched (3s; 60s).
+// TestIdleDaemonSleeps: while nothing happens the daemon is not woken. BELAY_IDLE sets for how long it is watched (3s;
+// 60s).
 func TestIdleDaemonSleeps(t *testing.T) {
 	long := setting(t, "BELAY_IDLE", 3*time.Second, time.ParseDuration)
 	f, pid := alone(t)
@@ -206,6 +275,7 @@ func (f *fleet) switches(t *testing.T, pid int) (n int64) {
 	if err != nil || len(tasks) == 0 {
 		t.Fatalf("threads of %d: %v", pid, err)
 	}
+
 	for _, task := range tasks {
 		tid, err := strconv.Atoi(filepath.Base(task))
 		if err != nil {
@@ -213,5 +283,6 @@ func (f *fleet) switches(t *testing.T, pid int) (n int64) {
 		}
 		n += procField(tid, "status", "voluntary_ctxt_switches:")
 	}
+
 	return n
 }

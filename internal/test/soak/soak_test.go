@@ -53,9 +53,13 @@ const (
 func (f *fleet) over(s sample) (broken []string) {
 	check := func(what string, got, most int64) {
 		if got > most {
-			broken = append(broken, fmt.Sprintf("%s: %d, at most %d (%d sessions in memory)", what, got, most, s.Active))
+			broken = append(
+				broken,
+				fmt.Sprintf("%s: %d, at most %d (%d sessions in memory)", what, got, most, s.Active),
+			)
 		}
 	}
+
 	check("bytes below sessions/", s.Kept, f.total)
 	check("bytes of memory", s.Private, memoryBase+memoryPerSession*s.Active)
 	check("open files", s.Files, filesBase+filesPerSession*s.Active)
@@ -73,40 +77,52 @@ func setting[T any](t *testing.T, name string, usual T, parse func(string) (T, e
 	if text == "" {
 		return usual
 	}
+
 	v, err := parse(text)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
+
 	return v
 }
 
-// TestSoak lets many agents of all kinds work beside one daemon, kills agents and daemon at random moments, and holds the
-// daemon to the limits above the whole time. At the end no acknowledged event is missing, every session can be recovered, the
-// store is whole and no process is left.
+// TestSoak lets many agents of all kinds work beside one daemon, kills agents and daemon at random moments, and holds
+// the daemon to the limits above the whole time. At the end no acknowledged event is missing, every session can be
+// recovered, the store is whole and no process is left.
 //
-// BELAY_SOAK says how long (8s; 1h is the long form), BELAY_SOAK_SESSIONS how many work at a time (20; 200), BELAY_SOAK_DIR
-// where (a folder that stays, with report.txt, samples.jsonl and soak.svg), BELAY_SEED repeats a run as far as that can be.
+// BELAY_SOAK says how long (8s; 1h is the long form), BELAY_SOAK_SESSIONS how many work at a time (20; 200),
+// BELAY_SOAK_DIR where (a folder that stays, with report.txt, samples.jsonl and soak.svg), BELAY_SEED repeats a run as
+// far as that can be.
 func TestSoak(t *testing.T) {
 	length := setting(t, "BELAY_SOAK", 8*time.Second, time.ParseDuration)
 	many := setting(t, "BELAY_SOAK_SESSIONS", 20, strconv.Atoi)
-	seed := setting(t, "BELAY_SEED", uint64(time.Now().UnixNano()), func(s string) (uint64, error) { return strconv.ParseUint(s, 10, 64) })
+	seed := setting(
+		t,
+		"BELAY_SEED",
+		uint64(time.Now().UnixNano()),
+		func(s string) (uint64, error) { return strconv.ParseUint(s, 10, 64) },
+	)
+
 	t.Logf("seed %d (BELAY_SEED), %d sessions for %s", seed, many, length)
 	root := os.Getenv("BELAY_SOAK_DIR")
 	if root == "" {
 		root = t.TempDir()
 	}
+
 	f := newFleet(t, root, int64(many)*totalPerMember, max(100*time.Millisecond, min(length/300, 10*time.Second)))
 	f.settings = busy
 	w := &watcher{fleet: f, every: max(500*time.Millisecond, length/720), rng: rand.New(rand.NewPCG(seed, 0))}
 	if _, err := f.launch(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	ctx, cancel := context.WithTimeout(t.Context(), length)
 	defer cancel()
 	var members, watchers sync.WaitGroup
 	for i := range many {
 		members.Go(func() { f.member(ctx, i, rand.New(rand.NewPCG(seed, uint64(i+1)))) })
 	}
+
 	watchers.Go(func() { w.watch(ctx) })
 	watchers.Go(func() { w.kill(ctx, max(2*time.Second, length/40)) })
 	members.Wait()
@@ -115,9 +131,17 @@ func TestSoak(t *testing.T) {
 	for _, fault := range f.mu.faults {
 		t.Error(fault)
 	}
+
 	if len(f.mu.acked) == 0 || w.kills == 0 || f.died.Load() == 0 || len(w.samples) == 0 {
-		t.Errorf("%d events acknowledged, %d daemons and %d agents killed, %d samples: the test proved nothing", len(f.mu.acked), w.kills, f.died.Load(), len(w.samples))
+		t.Errorf(
+			"%d events acknowledged, %d daemons and %d agents killed, %d samples: the test proved nothing",
+			len(f.mu.acked),
+			w.kills,
+			f.died.Load(),
+			len(w.samples),
+		)
 	}
+
 	if err := w.report(t, length); err != nil {
 		t.Error(err)
 	}
@@ -129,23 +153,43 @@ func newFleet(t *testing.T, root string, total int64, pace time.Duration) *fleet
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{bin: build(t), root: root, state: filepath.Join(root, "state"), pace: pace, total: total, spawn: make(chan struct{}, 4)}
+
+	f := &fleet{
+		bin:   build(t),
+		root:  root,
+		state: filepath.Join(root, "state"),
+		pace:  pace,
+		total: total,
+		spawn: make(chan struct{}, 4),
+	}
+
 	f.mu.acked = map[string]bool{}
 	if f.hooks, err = readCaptured(); err != nil {
 		t.Fatal(err)
 	}
+
 	name := path("opencode", root, "")
-	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.MkdirAll(filepath.Join(root, "journal"), 0o700)); err != nil {
+	if err := errors.Join(
+		os.MkdirAll(filepath.Dir(name), 0o700),
+		os.MkdirAll(filepath.Join(root, "journal"), 0o700),
+	); err != nil {
 		t.Fatal(err)
 	}
-	f.db, err = sql.Open("sqlite", "file:"+name+"?_pragma=journal_mode(wal)&_pragma=synchronous(off)&_pragma=busy_timeout(20000)")
+
+	f.db, err = sql.Open(
+		"sqlite",
+		"file:"+name+"?_pragma=journal_mode(wal)&_pragma=synchronous(off)&_pragma=busy_timeout(20000)",
+	)
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	f.db.SetMaxOpenConns(1)
 	if _, err := f.db.Exec(schema); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := f.db.Close(); err != nil {
 			t.Error(err)
@@ -154,6 +198,7 @@ func newFleet(t *testing.T, root string, total int64, pace time.Duration) *fleet
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	})
+
 	return f
 }
 
@@ -175,10 +220,12 @@ func (w *watcher) watch(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
+
 		w.archive()
 		if time.Since(looked) < w.every {
 			continue
 		}
+
 		looked = time.Now()
 		if s, ok := w.look(ctx); ok {
 			w.samples = append(w.samples, s)
@@ -205,6 +252,7 @@ func (w *watcher) archive() {
 				err = nil
 			}
 		}
+
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			w.fault("keep a segment: %v", err)
 		}
@@ -219,6 +267,7 @@ func (w *watcher) kill(ctx context.Context, every time.Duration) {
 			return
 		case <-time.After(every/2 + time.Duration(w.rng.Int64N(int64(every)))):
 		}
+
 		pid, err := w.daemon(ctx, time.Minute)
 		if err != nil {
 			if ctx.Err() == nil {
@@ -226,15 +275,18 @@ func (w *watcher) kill(ctx context.Context, every time.Duration) {
 			}
 			return
 		}
+
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			w.fault("kill the daemon: %v", err)
 			return
 		}
+
 		w.kills++
 		select {
 		case <-ctx.Done():
 		case <-time.After(time.Duration(w.rng.Int64N(int64(min(every/4, 5*time.Second))))):
 		}
+
 		if _, err := w.launch(context.WithoutCancel(ctx)); err != nil {
 			w.fault("start the daemon again: %v", err)
 			return
@@ -249,6 +301,7 @@ func (f *fleet) finish(t *testing.T, w *watcher) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var last sample
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if s, ok := f.look(ctx); ok {
@@ -257,22 +310,28 @@ func (f *fleet) finish(t *testing.T, w *watcher) {
 			}
 		}
 	}
+
 	if last.Spooled != 0 {
 		t.Errorf("%d events still lie in the spool", last.Spooled)
 	}
+
 	for _, b := range f.over(last) {
 		t.Errorf("at the end: %s", b)
 	}
+
 	w.samples = append(w.samples, last)
 	w.archive()
 	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+
 	for end := time.Now().Add(20 * time.Second); len(left(f.state)) > 0 && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 	}
+
 	if pids := left(f.state); len(pids) > 0 {
 		t.Errorf("processes are left: %v", pids)
 	}
+
 	w.archive()
 	checktest.Whole(t, f.state)
 	f.recount(t)
@@ -290,11 +349,14 @@ func (f *fleet) recount(t *testing.T) {
 		if id, _, _ := strings.Cut(e.ID, "#"); f.mu.acked[id] {
 			found[id] = true
 		}
+
 		return nil
 	})
+
 	if err != nil || rep.Damaged > 0 {
 		t.Errorf("the kept journal: %+v, %v", rep, err)
 	}
+
 	missing := 0
 	for id := range f.mu.acked {
 		if !found[id] {
@@ -303,6 +365,7 @@ func (f *fleet) recount(t *testing.T) {
 			}
 		}
 	}
+
 	t.Logf("%d acknowledged events, %d of them missing in the journal", len(f.mu.acked), missing)
 }
 
@@ -315,8 +378,13 @@ func (f *fleet) recoverAll(t *testing.T) {
 		if word == nil {
 			continue // nothing of it was ever acknowledged
 		}
-		r, err := folder.Recover(t.Context(), query.Question{Name: state.Name{Agent: s.agent, Session: s.id}, NoWorkTree: true,
-			Options: recovery.Options{Start: recovery.StartManual, Format: recovery.Brief, MaxBytes: 9000}})
+
+		r, err := folder.Recover(
+			t.Context(),
+			query.Question{Name: state.Name{Agent: s.agent, Session: s.id}, NoWorkTree: true,
+				Options: recovery.Options{Start: recovery.StartManual, Format: recovery.Brief, MaxBytes: 9000}},
+		)
+
 		switch {
 		case err != nil:
 			t.Errorf("recover %s of %s: %v", s.id, s.agent, err)
@@ -327,12 +395,15 @@ func (f *fleet) recoverAll(t *testing.T) {
 				t.Errorf("recover %s of %s: the prompt %q is not in it:\n%s", s.id, s.agent, *word, r.Text)
 			}
 		}
+
 		if r.Checkpoint != nil && r.Checkpoint.Damaged > 0 {
 			damaged++
 		}
 	}
+
 	if bad > 5 || damaged > 0 {
 		t.Errorf("%d sessions without their newest prompt, %d with a damaged checkpoint", bad, damaged)
 	}
+
 	t.Logf("%d sessions recovered in %s", len(f.mu.talks), time.Since(began).Round(time.Millisecond))
 }

@@ -13,6 +13,7 @@ func (f *File) Backward(end, limit int64, fn func(Line) bool) error {
 	if err := f.ensure(); err != nil {
 		return err
 	}
+
 	b := back{fn: fn}
 	for pos, piece := end, int64(pieceMin); pos > 0 && end-pos < limit; piece = min(2*piece, pieceMax) {
 		n := min(piece, pos)
@@ -24,11 +25,13 @@ func (f *File) Backward(end, limit int64, fn func(Line) bool) error {
 		if int64(got) < n {
 			return nil // it shrank: there is nothing to find at this offset any more
 		}
+
 		pos -= n
 		if !b.piece(buf, pos) {
 			return nil
 		}
 	}
+
 	return nil
 }
 
@@ -56,6 +59,7 @@ func (b *back) piece(buf []byte, pos int64) (goOn bool) {
 		cuts = append(cuts, at+i)
 		at += i + 1
 	}
+
 	hi := len(buf)
 	for i := len(cuts) - 1; i >= 0; i-- {
 		c := cuts[i]
@@ -64,12 +68,14 @@ func (b *back) piece(buf []byte, pos int64) (goOn bool) {
 		}
 		b.ended, b.nl, hi = true, pos+int64(c), c
 	}
+
 	if !b.ended {
 		return true // an unfinished line at the end
 	}
 	if pos == 0 {
 		return b.give(buf[:hi], 0)
 	}
+
 	b.keep(buf[:hi])
 	return true
 }
@@ -93,6 +99,7 @@ func (b *back) keep(part []byte) {
 	if b.zeros > 0 {
 		b.parts = append(b.parts, make([]byte, b.zeros))
 	}
+
 	b.zeros, b.parts = 0, append(b.parts, part)
 }
 
@@ -101,6 +108,7 @@ func (b *back) give(first []byte, off int64) (goOn bool) {
 	if len(b.parts) > 0 && len(bytes.Trim(first, blank)) == 0 {
 		first, b.zeros = nil, 0 // a hole before the record, of any length
 	}
+
 	size := b.size + b.zeros + int64(len(first))
 	skip := b.over || size > MaxLine
 	data := first
@@ -111,9 +119,11 @@ func (b *back) give(first []byte, off int64) (goOn bool) {
 			data = append(data, b.parts[i]...)
 		}
 	}
+
 	b.parts, b.size, b.zeros, b.over = nil, 0, 0, false
 	if data = trim(data, off); len(data) == 0 || skip {
 		return true
 	}
+
 	return b.fn(Line{Data: data, Off: off, End: b.nl + 1})
 }

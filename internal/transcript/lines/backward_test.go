@@ -13,12 +13,14 @@ func TestBackwardIsForwardTurnedRound(t *testing.T) {
 		for n := 0; b.Len() < 1_500_000 && n < 1000; n++ {
 			fmt.Fprintf(&b, "{\"n\":%d,\"x\":\"%s\"}\n", n, strings.Repeat("x", size+n%3))
 		}
+
 		f, _ := in(t, b.String()+"{\"torn")
 		type place struct {
 			Data string
 			Off  int64
 			End  int64
 		}
+
 		var ahead, back []place
 		if _, err := f.Read(Pos{}, Options{Max: 1 << 30}, func(l Line) bool {
 			ahead = append(ahead, place{string(l.Data), l.Off, l.End})
@@ -26,6 +28,7 @@ func TestBackwardIsForwardTurnedRound(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
+
 		end, _ := f.Size()
 		if err := f.Backward(end, 1<<40, func(l Line) bool {
 			back = append([]place{{string(l.Data), l.Off, l.End}}, back...)
@@ -33,14 +36,17 @@ func TestBackwardIsForwardTurnedRound(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
+
 		if len(ahead) != len(back) {
 			t.Fatalf("size %d: %d lines forward, %d backward", size, len(ahead), len(back))
 		}
+
 		for i := range ahead {
 			if ahead[i] != back[i] {
 				t.Fatalf("size %d, line %d: forward at %d, backward at %d", size, i, ahead[i].Off, back[i].Off)
 			}
 		}
+
 		// From the place of any line, reading goes on with that line.
 		mid := back[len(back)/2]
 		pos, err := f.At(mid.Off)
@@ -60,6 +66,7 @@ func TestBackwardStops(t *testing.T) {
 	if err := f.Backward(end, 1<<40, func(Line) bool { n++; return n < 3 }); err != nil || n != 3 {
 		t.Errorf("stop after 3: got %d, %v", n, err)
 	}
+
 	n = 0
 	if err := f.Backward(end, 1, func(Line) bool { n++; return true }); err != nil || n >= 100_000 {
 		t.Errorf("limit of one piece: got %d lines, %v", n, err)

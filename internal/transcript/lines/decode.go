@@ -37,6 +37,7 @@ func Broken(record []byte) (n int) {
 		if i < 0 || i+1 >= len(b) {
 			return n
 		}
+
 		b = b[i:]
 		switch {
 		case surrogate(b, "89abAB"): // first half
@@ -46,6 +47,7 @@ func Broken(record []byte) (n int) {
 			} else {
 				n++
 			}
+
 		case surrogate(b, "cdefCDEF"):
 			n++
 			b = b[6:]
@@ -70,6 +72,7 @@ func Clean(s string) string {
 	if utf8.ValidString(s) && strings.IndexFunc(s, bad) < 0 {
 		return s
 	}
+
 	return strings.Map(func(r rune) rune {
 		if bad(r) {
 			return -1

@@ -15,6 +15,7 @@ func TestDecodeSkipsWrongTypes(t *testing.T) {
 		B int
 		C []string
 	}
+
 	if err := Decode([]byte(`{"a":5,"b":7,"c":{"x":1}}`), &v); err != nil || v.A != "" || v.B != 7 {
 		t.Errorf("wrong types: got %+v, %v", v, err)
 	}
@@ -53,6 +54,7 @@ func TestT03Rescue(t *testing.T) {
 		for _, r := range got {
 			texts = append(texts, string(r))
 		}
+
 		if fmt.Sprint(texts) != fmt.Sprint(c.want) || lost != c.lost {
 			t.Errorf("%s: got %q lost %v, want %q lost %v", c.name, texts, lost, c.want, c.lost)
 		}
@@ -71,6 +73,7 @@ func TestRescueIsLinear(t *testing.T) {
 		}
 		return best
 	}
+
 	good := []byte(`{"a":[` + strings.Repeat(`{"b":1},`, size/8) + `1]}`)
 	look := quickest(func() { json.Valid(good) })
 	for _, unit := range []string{`{"`, `{"a":`, `{"a":{"b":1},`, `{"a":"b`, `{"a":1}`, `{"a":"{\"`, `[{"a":"`} {
@@ -116,12 +119,14 @@ func TestSeenIsBounded(t *testing.T) {
 			t.Fatalf("id %d is not remembered", n)
 		}
 	}
+
 	kept := 0
 	for n := range 10_000 {
 		if s.Has(fmt.Sprint(n)) {
 			kept++
 		}
 	}
+
 	if kept < 500 || kept > 1000 || !s.Has("9999") || !s.Has("9500") {
 		t.Errorf("kept %d of 10,000 ids, want 500 to 1,000 and the newest", kept)
 	}
@@ -136,9 +141,11 @@ func FuzzRescue(f *testing.F) {
 				t.Errorf("%q gave %q", line, r)
 			}
 		}
+
 		if s := Clean(string(line)); !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
 			t.Errorf("%q cleaned to %q", line, s)
 		}
+
 		Broken(line)
 	})
 }

@@ -47,10 +47,12 @@ func (f *File) Size() (int64, error) {
 	if err := f.ensure(); err != nil {
 		return 0, err
 	}
+
 	info, err := f.h.Stat()
 	if err != nil {
 		return 0, wrap("stat", f.path, err)
 	}
+
 	return info.Size(), nil
 }
 
@@ -69,10 +71,12 @@ func (f *File) At(off int64) (Pos, error) {
 	if err := f.ensure(); err != nil {
 		return Pos{}, err
 	}
+
 	p, err := mark(f.h, Pos{Off: off})
 	if err != nil {
 		return Pos{}, wrap("read", f.path, err)
 	}
+
 	return p, nil
 }
 
@@ -87,6 +91,7 @@ func (f *File) Read(from Pos, opt Options, fn func(Line) bool) (Span, error) {
 	if err != nil {
 		return Span{Pos: from}, err
 	}
+
 	span := Span{Pos: from, Changed: src.changed}
 	if src.orphan != nil {
 		line := Line{Data: trim(src.orphan, from.Off), Off: from.Off, End: from.Off + int64(len(src.orphan)),
@@ -97,15 +102,18 @@ func (f *File) Read(from Pos, opt Options, fn func(Line) bool) (Span, error) {
 			CountBad(&span.Losses, line, "torn, and its file was replaced")
 		}
 	}
+
 	if src.changed {
 		span.Pos = Pos{}
 		if opt.Changed != nil {
 			opt.Changed()
 		}
 	}
+
 	if err := f.scan(&span, opt, fn); err != nil {
 		return Span{Pos: from}, wrap("read", f.path, err)
 	}
+
 	span.More = span.More || src.next
 	return span, nil
 }
@@ -115,10 +123,12 @@ func (f *File) ensure() error {
 	if f.h != nil {
 		return nil
 	}
+
 	h, info, err := OpenRegular(f.path)
 	if err != nil {
 		return err
 	}
+
 	f.h, f.info, f.torn.upto, f.hole = h, info, 0, 0
 	return nil
 }
@@ -134,10 +144,12 @@ func OpenRegular(path string) (*os.File, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+
 	h, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	info, err = h.Stat()
 	if err == nil && !info.Mode().IsRegular() {
 		err = ErrNotRegular
@@ -146,6 +158,7 @@ func OpenRegular(path string) (*os.File, fs.FileInfo, error) {
 		_ = h.Close() // read only: nothing can be lost
 		return nil, nil, wrap("open", path, err)
 	}
+
 	return h, info, nil
 }
 
@@ -157,6 +170,7 @@ func (f *File) acquire(from Pos) (source, error) {
 		}
 		return f.check(from)
 	}
+
 	// The path is looked at before the rest of the open file is: whatever was written to it before the new one appeared
 	// is seen then.
 	now, gone := os.Stat(f.path)
@@ -166,18 +180,22 @@ func (f *File) acquire(from Pos) (source, error) {
 	if gone == nil && os.SameFile(now, f.info) {
 		return f.check(from)
 	}
+
 	mine, err := f.check(from)
 	if err != nil {
 		return source{}, err
 	}
+
 	if !mine.changed {
 		if left, err := f.lineLeft(from.Off); err != nil || left {
 			return source{next: gone == nil}, err
 		}
 	}
+
 	if gone != nil {
 		return source{}, gone
 	}
+
 	return f.follow(from, !mine.changed)
 }
 
@@ -188,6 +206,7 @@ func (f *File) follow(from Pos, mine bool) (source, error) {
 	if err != nil {
 		return source{}, err
 	}
+
 	if mine {
 		// A last look: a write that was under way when the new file appeared.
 		if left, err := f.lineLeft(from.Off); err != nil || left {
@@ -195,6 +214,7 @@ func (f *File) follow(from Pos, mine bool) (source, error) {
 			return source{next: true}, err
 		}
 	}
+
 	old := f.h
 	defer old.Close() // read only
 	f.h, f.info, f.torn.upto, f.hole = h, info, 0, 0
@@ -204,6 +224,7 @@ func (f *File) follow(from Pos, mine bool) (source, error) {
 			err = wrap("read", f.path, err)
 		}
 	}
+
 	return src, err
 }
 
@@ -230,6 +251,7 @@ func (f *File) lineLeft(off int64) (bool, error) {
 		if err != nil {
 			return false, wrap("read", f.path, err)
 		}
+
 		off += int64(n)
 	}
 }
@@ -240,6 +262,7 @@ func (f *File) scan(span *Span, opt Options, fn func(Line) bool) error {
 	if err != nil {
 		return err
 	}
+
 	size := info.Size()
 	start := span.Pos
 	if wait, err := f.stillTorn(start.Off, size, opt.Final); err != nil || wait {
@@ -249,6 +272,7 @@ func (f *File) scan(span *Span, opt Options, fn func(Line) bool) error {
 	if opt.Max <= 0 {
 		opt.Max = ReadMax
 	}
+
 	s := splitter{off: start.Off, num: start.Line, numKnown: start.Line > 0 || start.Off == 0, losses: &span.Losses,
 		fn: fn}
 	buf := make([]byte, min(max(size-start.Off, chunkMin), chunkMax))
@@ -260,18 +284,22 @@ func (f *File) scan(span *Span, opt Options, fn func(Line) bool) error {
 			span.More = true
 			break
 		}
+
 		if err == io.EOF {
 			f.hole = s.rest(opt.Final, f.hole)
 			f.torn.off, f.torn.upto = s.off, at
 			break
 		}
+
 		if err != nil {
 			return err
 		}
 	}
+
 	if s.off == start.Off {
 		return nil
 	}
+
 	pos := Pos{Off: s.off}
 	if s.numKnown {
 		pos.Line = s.num
@@ -283,6 +311,7 @@ func (f *File) scan(span *Span, opt Options, fn func(Line) bool) error {
 	if start.Off >= printLen {
 		span.Pos.Head = start.Head // what the file began with when it was first read, should it change at this moment
 	}
+
 	return err
 }
 
@@ -292,9 +321,11 @@ func (f *File) stillTorn(off, size int64, final bool) (bool, error) {
 	if final || t.off != off || size < t.upto || t.upto-off < pieceMax {
 		return false, nil
 	}
+
 	ends, err := f.lineLeft(t.upto)
 	if err == nil && !ends {
 		t.upto = size
 	}
+
 	return !ends, err
 }

@@ -43,13 +43,16 @@ func (r *Reader[S, P]) firstSight(ctx context.Context, opt checkpoint.ReadOption
 		head.Line(ctx, l)
 		return !head.has(isPrompt)
 	})
+
 	if err != nil {
 		return checkpoint.Batch{}, err
 	}
+
 	state := head.State
 	if r.format.Gap != nil {
 		r.format.Gap(&state)
 	}
+
 	start, err := r.newest(ctx, size, state)
 	if err != nil {
 		return checkpoint.Batch{}, err
@@ -62,11 +65,13 @@ func (r *Reader[S, P]) firstSight(ctx context.Context, opt checkpoint.ReadOption
 	if *P(&state).Position(), err = r.src.At(ctx, start); err != nil {
 		return checkpoint.Batch{}, err
 	}
+
 	r.complete = false
 	batch, err := r.forward(ctx, state, opt)
 	if err != nil {
 		return checkpoint.Batch{}, err
 	}
+
 	batch.Entries = append(headEntries(head.Entries), batch.Entries...)
 	batch.Skipped = start - end
 	span.Losses.Add(head.Losses)
@@ -95,6 +100,7 @@ func headEntries(list []checkpoint.Entry) (kept []checkpoint.Entry) {
 		kept[last].Workspace = work
 		return kept
 	}
+
 	return []checkpoint.Entry{{Kind: checkpoint.EntryMeta, Workspace: work}}
 }
 
@@ -108,19 +114,23 @@ func (r *Reader[S, P]) newest(ctx context.Context, size int64, s S) (start int64
 		if r.format.Skip != nil && r.format.Skip(l.Data) {
 			return true
 		}
+
 		bytes += min(len(l.Data), firstRecord)
 		if r.format.Marks == nil || r.format.Marks(l.Data, answered) {
 			list := r.format.Entries(ctx, s, l)
 			if slices.ContainsFunc(list, isPrompt) {
 				prompts++
 			}
+
 			answered = answered || slices.ContainsFunc(list, isAnswer)
 			enough = enough || prompts >= firstPrompts || slices.ContainsFunc(list, isCompaction)
 			if slices.ContainsFunc(list, isClear) {
 				return false
 			}
 		}
+
 		return bytes < firstBytes && !(enough && answered)
 	})
+
 	return start, err
 }

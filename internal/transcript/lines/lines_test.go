@@ -58,9 +58,11 @@ func read(t testing.TB, f *File, from Pos, opt Options) ([]string, Span) {
 		got = append(got, string(l.Data))
 		return true
 	})
+
 	if err != nil {
 		t.Fatalf("read: %v", err)
 	}
+
 	return got, span
 }
 
@@ -74,15 +76,21 @@ func same(t testing.TB, what string, got, want any) {
 }
 
 func TestLinesAndTheirPlaces(t *testing.T) {
-	f, _ := in(t, "\xef\xbb\xbf{\"a\":1}\r\n\n   \n{\"b\":2}\n{\"c\":3}\x00\x00\x00\n\x00\x00\x00\x00\n\x00\x00{\"d\":4}\n{\"rest")
+	f, _ := in(
+		t,
+		"\xef\xbb\xbf{\"a\":1}\r\n\n   \n{\"b\":2}\n{\"c\":3}\x00\x00\x00\n\x00\x00\x00\x00\n\x00\x00{\"d\":4}\n{\"rest",
+	)
+
 	var got []string
 	span, err := f.Read(Pos{}, Options{}, func(l Line) bool {
 		got = append(got, fmt.Sprintf("%d@%d-%d %s", l.Num, l.Off, l.End, l.Data))
 		return true
 	})
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	same(t, "lines", got, []string{`1@0-12 {"a":1}`, `4@17-25 {"b":2}`, `5@25-36 {"c":3}`, `7@41-51 {"d":4}`})
 	want := checkpoint.Losses{Holes: 2, HoleBytes: 6, Torn: 6}
 	same(t, "losses", span.Losses, want)
@@ -97,15 +105,18 @@ func TestF01HalfLineWaits(t *testing.T) {
 	if len(got) != 0 || span.Pos != (Pos{}) || span.Losses.Torn != 6 {
 		t.Errorf("half a line: got %q at %+v, torn %d", got, span.Pos, span.Losses.Torn)
 	}
+
 	grow(t, path, `,"b":2}`)
 	if got, _ := read(t, f, span.Pos, Options{}); len(got) != 0 {
 		t.Errorf("without its newline: got %q, want nothing", got)
 	}
+
 	final, fspan := read(t, f, span.Pos, Options{Final: true})
 	same(t, "final", final, []string{`{"a":1,"b":2}`})
 	if fspan.Pos.Off != 0 || fspan.Losses.Torn != 0 {
 		t.Errorf("final: got offset %d torn %d, want 0 and 0", fspan.Pos.Off, fspan.Losses.Torn)
 	}
+
 	grow(t, path, "\n")
 	got, span = read(t, f, span.Pos, Options{})
 	same(t, "whole", got, []string{`{"a":1,"b":2}`})
@@ -144,18 +155,21 @@ func TestMaxAndStop(t *testing.T) {
 	if len(got) != 3 || !span.More || span.Pos.Off != 24 {
 		t.Errorf("max 20: got %d lines, more %v, offset %d; want 3, true, 24", len(got), span.More, span.Pos.Off)
 	}
+
 	n := 0
 	span, err := f.Read(span.Pos, Options{}, func(Line) bool { n++; return n < 5 })
 	if err != nil || n != 5 || span.Pos.Off != 64 || span.Pos.Line != 8 || !span.More {
 		t.Errorf("stop after 5: got %d lines, %+v, more %v, %v", n, span.Pos, span.More, err)
 	}
+
 	got, span = read(t, f, span.Pos, Options{})
 	if len(got) != 92 || span.More {
 		t.Errorf("rest: got %d lines, more %v; want 92, false", len(got), span.More)
 	}
 }
 
-// Positions are kept as JSON between runs: they must be small and hold in a file of the same content, whatever its inode.
+// Positions are kept as JSON between runs: they must be small and hold in a file of the same content, whatever its
+// inode.
 func TestPosHoldsByContent(t *testing.T) {
 	head := strings.Repeat("{\"n\":\"0123456789\"}\n", 40)
 	f, path := in(t, head)
@@ -164,10 +178,12 @@ func TestPosHoldsByContent(t *testing.T) {
 	if err != nil || len(b) > 120 {
 		t.Fatalf("position as JSON: %s, %v", b, err)
 	}
+
 	var pos Pos
 	if err := json.Unmarshal(b, &pos); err != nil || pos != span.Pos {
 		t.Fatalf("position read back: got %+v, want %+v, %v", pos, span.Pos, err)
 	}
+
 	for _, c := range []struct {
 		name, content string
 		changed       bool
@@ -184,12 +200,22 @@ func TestPosHoldsByContent(t *testing.T) {
 		told := false
 		got, span := read(t, g, pos, Options{Changed: func() { told = true }})
 		if span.Changed != c.changed || told != c.changed || len(got) != c.lines {
-			t.Errorf("%s: got changed %v (told %v), %d lines; want %v, %d", c.name, span.Changed, told, len(got), c.changed, c.lines)
+			t.Errorf(
+				"%s: got changed %v (told %v), %d lines; want %v, %d",
+				c.name,
+				span.Changed,
+				told,
+				len(got),
+				c.changed,
+				c.lines,
+			)
 		}
+
 		if ok, err := g.Holds(pos); ok == c.changed || err != nil {
 			t.Errorf("%s: holds %v, %v; want %v", c.name, ok, err, !c.changed)
 		}
 	}
+
 	_ = path
 }
 
@@ -227,30 +253,36 @@ func TestF04RotationKeepsEveryLine(t *testing.T) {
 				}
 			}
 		}()
+
 		pos, finished := span.Pos, false
 		for {
 			span, err := f.Read(pos, Options{Max: 64}, func(l Line) bool {
 				got = append(got, string(l.Data))
 				return true
 			})
+
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				t.Fatal(err)
 			}
+
 			pos = span.Pos
 			if finished && !span.More {
 				break
 			}
+
 			select {
 			case <-done:
 				finished = true
 			default:
 			}
 		}
+
 		f.Close()
 		var want []string
 		for n := 1; n <= 200; n++ {
 			want = append(want, fmt.Sprintf("{\"n\":%d}", n))
 		}
+
 		if strings.Join(got, "") != strings.Join(want, "") {
 			t.Fatalf("round %d: got %d lines, want 200: %.300v", round, len(got), got)
 		}
@@ -264,11 +296,13 @@ func TestRenamedAwayKeepsItsEnd(t *testing.T) {
 	if err := os.Rename(path, path+".old"); err != nil {
 		t.Fatal(err)
 	}
+
 	got, span := read(t, f, span.Pos, Options{})
 	same(t, "end of the old file", got, []string{`{"a":2}`})
 	if _, err := f.Read(span.Pos, Options{}, func(Line) bool { return true }); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("nothing left and no file: got %v, want %v", err, fs.ErrNotExist)
 	}
+
 	put(t, path, "{\"b\":1}\n")
 	got, span = read(t, f, span.Pos, Options{})
 	same(t, "unfinished end, then the new file", got, []string{`{"a":3}`, `{"b":1}`})
@@ -284,6 +318,7 @@ func TestTornEndOfAReplacedFileIsCounted(t *testing.T) {
 	if err := os.Rename(path+".new", path); err != nil {
 		t.Fatal(err)
 	}
+
 	got, span := read(t, f, span.Pos, Options{})
 	same(t, "lines", got, []string{`{"b":1}`})
 	if span.Losses.BadLines != 1 || len(span.Losses.Bad) != 1 || span.Losses.Bad[0].Bytes != 5 {
@@ -302,6 +337,7 @@ func TestV05AtomicSaves(t *testing.T) {
 		if err := os.Rename(path+".tmp", path); err != nil {
 			t.Fatal(err)
 		}
+
 		content += fmt.Sprintf("{\"appended\":%d}\n", n)
 		grow(t, path, fmt.Sprintf("{\"appended\":%d}\n", n))
 		want = append(want, fmt.Sprintf("{\"saved\":%d}", n), fmt.Sprintf("{\"appended\":%d}", n))
@@ -309,8 +345,10 @@ func TestV05AtomicSaves(t *testing.T) {
 		if s.Changed {
 			t.Errorf("save %d: told as a change of the past", n)
 		}
+
 		got, span = append(got, lines...), s
 	}
+
 	same(t, "lines", got, want)
 }
 
@@ -319,10 +357,16 @@ func TestL01LongLinesAndMemory(t *testing.T) {
 	f, path := in(t, "{\"a\":1}\n{\"long\":\""+long+"\"}\n{\"a\":2}\n")
 	_ = path
 	sizes := []int{}
-	_, err := f.Read(Pos{}, Options{Max: 1 << 30}, func(l Line) bool { sizes = append(sizes, len(l.Data)); return true })
+	_, err := f.Read(
+		Pos{},
+		Options{Max: 1 << 30},
+		func(l Line) bool { sizes = append(sizes, len(l.Data)); return true },
+	)
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	same(t, "sizes", sizes, []int{7, 15_000_011, 7})
 	var m runtime.MemStats
 	runtime.GC()
@@ -334,11 +378,13 @@ func TestL01LongLinesAndMemory(t *testing.T) {
 
 func TestOversizedLineIsSkippedWithoutBeingHeld(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.jsonl")
+
 	// Sparse runs of NUL around and inside: a line of x over the ceiling, a hole, and a record behind a hole.
 	w, err := os.Create(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer w.Close()
 	w.WriteString("{\"a\":1}\nx")
 	w.WriteAt([]byte("x\n"), MaxLine+100)
@@ -358,11 +404,17 @@ func TestOversizedLineIsSkippedWithoutBeingHeld(t *testing.T) {
 	if grown := after.TotalAlloc - before.TotalAlloc; grown > 8<<20 {
 		t.Errorf("allocated %d MB for lines that are not kept", grown>>20)
 	}
+
 	var back []string
 	size, _ := f.Size()
-	if err := f.Backward(size, 1<<40, func(l Line) bool { back = append(back, string(l.Data)); return true }); err != nil {
+	if err := f.Backward(
+		size,
+		1<<40,
+		func(l Line) bool { back = append(back, string(l.Data)); return true },
+	); err != nil {
 		t.Fatal(err)
 	}
+
 	same(t, "backward", back, []string{`{"a":2}`, `{"a":1}`})
 }
 
@@ -377,6 +429,7 @@ func TestLongTornLineIsNotReadAgainEachTime(t *testing.T) {
 			t.Fatalf("torn: got %d lines, %d bytes; want 0, %d", len(got), s.Losses.Torn, size-8)
 		}
 	}
+
 	grow(t, path, "\"}\n")
 	if got, _ := read(t, f, span.Pos, Options{}); len(got) != 1 || len(got[0]) != 3<<20+3000+11 {
 		t.Errorf("ended: got %d lines", len(got))
@@ -389,11 +442,13 @@ func TestNotRegular(t *testing.T) {
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Skipf("no FIFO here: %v", err)
 	}
+
 	done := make(chan error, 1)
 	go func() {
 		_, err := Open(fifo).Read(Pos{}, Options{}, func(Line) bool { return true })
 		done <- err
 	}()
+
 	select {
 	case err := <-done:
 		if !errors.Is(err, ErrNotRegular) {
@@ -402,6 +457,7 @@ func TestNotRegular(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("a FIFO hangs the reader")
 	}
+
 	if _, err := Open(dir).Read(Pos{}, Options{}, nil); !errors.Is(err, ErrNotRegular) {
 		t.Errorf("folder: got %v, want %v", err, ErrNotRegular)
 	}
@@ -416,6 +472,7 @@ func TestLinkToAFile(t *testing.T) {
 	if err := os.Symlink(path, link); err != nil {
 		t.Skipf("no links here: %v", err)
 	}
+
 	f := Open(link)
 	defer f.Close()
 	got, _ := read(t, f, Pos{}, Options{})
@@ -428,9 +485,11 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, content []byte, cut uint16) {
 		file, path := in(t, string(content))
 		whole, span := read(t, file, Pos{}, Options{})
-		if off := span.Pos.Off; off != 0 && content[off-1] != '\n' || off != int64(bytes.LastIndexByte(content, '\n')+1) {
+		if off := span.Pos.Off; off != 0 && content[off-1] != '\n' ||
+			off != int64(bytes.LastIndexByte(content, '\n')+1) {
 			t.Fatalf("position %d is not after the last newline", off)
 		}
+
 		// In small steps, with a new File and a position from JSON each time: the same lines.
 		var got []string
 		pos := Pos{}
@@ -441,6 +500,7 @@ func FuzzRead(f *testing.F) {
 			if s.Changed {
 				t.Fatalf("position %+v does not hold in its own file", pos)
 			}
+
 			got, more = append(got, lines...), s.More
 			b, _ := json.Marshal(s.Pos)
 			pos = Pos{}
@@ -448,6 +508,7 @@ func FuzzRead(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
+
 		same(t, "in steps", got, whole)
 		if pos != span.Pos {
 			t.Fatalf("in steps: ends at %+v, at once at %+v", pos, span.Pos)

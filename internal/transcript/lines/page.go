@@ -102,6 +102,7 @@ func (p *Page[S]) restart() {
 	} else {
 		p.told.join(p.seen)
 	}
+
 	p.seen, p.complete = NewSeen(seenIDs), true
 	p.State = *new(S)
 	p.Add(checkpoint.Entry{Op: checkpoint.Reset})
@@ -112,6 +113,7 @@ func (p *Page[S]) Line(ctx context.Context, l Line) {
 	if p.format.Skip != nil && p.format.Skip(l.Data) {
 		return
 	}
+
 	p.decoded += len(l.Data)
 	p.off = l.Off
 	if p.record(ctx, Record{Line: l, Start: l.Off}) == nil {
@@ -127,6 +129,7 @@ func (p *Page[S]) Line(ctx context.Context, l Line) {
 			rescued++
 		}
 	}
+
 	p.Losses.Rescued += rescued
 	switch {
 	case rescued == 0 && (lost || len(found) == 0): // else it is whole, and of a kind that the format does not know
@@ -141,6 +144,7 @@ func (p *Page[S]) record(ctx context.Context, rec Record) error {
 	if rec.Data[0] != '{' {
 		return errNoObject
 	}
+
 	before, n := p.State, len(p.Entries)
 	p.rest = rec.Rest
 	err := p.format.Record(ctx, p, rec)
@@ -150,6 +154,7 @@ func (p *Page[S]) record(ctx context.Context, rec Record) error {
 	if len(p.Entries) > n {
 		p.Losses.Replaced += Broken(rec.Data)
 	}
+
 	return err
 }
 

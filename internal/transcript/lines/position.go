@@ -23,22 +23,26 @@ func (p *Pos) Position() *Pos { return p }
 
 const printLen = 256 // bytes of each of the two fingerprints of a Pos
 
-// ReadSteady reads at a place in a file, and blanks a first line that the agent writes again and again in place: one that is
-// padded to a fixed length, and says nothing of the records that follow. What is read is steady as long as those are.
+// ReadSteady reads at a place in a file, and blanks a first line that the agent writes again and again in place: one
+// that is padded to a fixed length, and says nothing of the records that follow. What is read is steady as long as
+// those are.
 func ReadSteady(r io.ReaderAt, b []byte, off int64) (n int, err error) {
 	n, err = r.ReadAt(b, off)
 	if off >= printLen-1 {
 		return n, err
 	}
+
 	var first [printLen]byte
 	if _, short := r.ReadAt(first[:], 0); short == nil && isSlot(first[:]) {
 		clear(b[:min(n, int(printLen-1-off))]) // but for its newline
 	}
+
 	return n, err
 }
 
 func isSlot(line []byte) bool {
-	return bytes.Contains(line, []byte(`"pad":"`)) && bytes.HasSuffix(line, []byte("\"}\n")) && bytes.Count(line, []byte("\n")) == 1
+	return bytes.Contains(line, []byte(`"pad":"`)) && bytes.HasSuffix(line, []byte("\"}\n")) &&
+		bytes.Count(line, []byte("\n")) == 1
 }
 
 // fingerprint hashes the n bytes at off.
@@ -48,6 +52,7 @@ func fingerprint(r io.ReaderAt, off, n int64) (sum uint64, last byte, err error)
 	if _, err := ReadSteady(r, b, off); err != nil {
 		return 0, 0, err
 	}
+
 	h := fnv.New64a()
 	h.Write(b) // cannot fail
 	return h.Sum64(), b[n-1], nil
@@ -60,10 +65,12 @@ func mark(r io.ReaderAt, p Pos) (Pos, error) {
 	if n == 0 {
 		return Pos{}, nil
 	}
+
 	var err error
 	if p.Head, _, err = fingerprint(r, 0, n); err != nil {
 		return p, err
 	}
+
 	p.Tail, _, err = fingerprint(r, p.Off-n, n)
 	return p, err
 }
@@ -74,6 +81,7 @@ func holds(r io.ReaderAt, p Pos) (bool, error) {
 	if n <= 0 {
 		return p.Off == 0, nil
 	}
+
 	head, _, err := fingerprint(r, 0, n)
 	if errors.Is(err, io.EOF) || err == nil && head != p.Head {
 		return false, nil
@@ -81,9 +89,11 @@ func holds(r io.ReaderAt, p Pos) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+
 	tail, last, err := fingerprint(r, p.Off-n, n)
 	if errors.Is(err, io.EOF) || err == nil && (tail != p.Tail || last != '\n') {
 		return false, nil
 	}
+
 	return err == nil, err
 }

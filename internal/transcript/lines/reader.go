@@ -131,6 +131,7 @@ func (r *Reader[S, P]) Read(
 	if r.format.Finish != nil {
 		r.format.Finish(&r.state, &batch)
 	}
+
 	batch.Cursor = Cursor(r.state)
 	r.next = batch.Cursor
 	return batch, nil
@@ -142,6 +143,7 @@ func (r *Reader[S, P]) read(
 	if from != "" && from == r.next {
 		return r.goOn(ctx, r.state, opt)
 	}
+
 	r.seen, r.told, r.learned = NewSeen(seenIDs), nil, r.format.Learn == nil
 	if from != "" {
 		// The cursor of another run, or an older one because what came after it could not be kept.
@@ -155,6 +157,7 @@ func (r *Reader[S, P]) read(
 	if err := r.src.Close(); err != nil {
 		return checkpoint.Batch{}, err
 	}
+
 	r.complete, r.learned = true, true
 	var batch checkpoint.Batch
 	var err error
@@ -163,10 +166,12 @@ func (r *Reader[S, P]) read(
 	} else {
 		batch, err = r.firstSight(ctx, opt)
 	}
+
 	batch.First = true
 	if from != "" { // an unreadable cursor counts as none
 		batch.Entries = append([]checkpoint.Entry{{Op: checkpoint.Reset}}, batch.Entries...)
 	}
+
 	return batch, err
 }
 
@@ -179,10 +184,12 @@ func (r *Reader[S, P]) goOn(ctx context.Context, s S, opt checkpoint.ReadOptions
 			return checkpoint.Batch{}, err
 		}
 	}
+
 	batch, err := r.forward(ctx, s, opt)
 	if len(first) > 0 {
 		batch.Entries = append(first, batch.Entries...)
 	}
+
 	return batch, err
 }
 
@@ -210,6 +217,7 @@ func (r *Reader[S, P]) forward(ctx context.Context, s S, opt checkpoint.ReadOpti
 		p.Line(ctx, l)
 		return p.decoded < readDecoded && len(p.Entries) < readEntries && ctx.Err() == nil
 	})
+
 	if err != nil {
 		return checkpoint.Batch{}, err
 	}

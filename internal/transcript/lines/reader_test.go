@@ -39,7 +39,12 @@ var numbered = Format[count]{Keys: []string{"w"}, Record: func(_ context.Context
 	return nil
 }}
 
-func batchOf(t testing.TB, r *Reader[count, *count], from checkpoint.Cursor, opt checkpoint.ReadOptions) checkpoint.Batch {
+func batchOf(
+	t testing.TB,
+	r *Reader[count, *count],
+	from checkpoint.Cursor,
+	opt checkpoint.ReadOptions,
+) checkpoint.Batch {
 	t.Helper()
 	b, err := r.Read(context.Background(), from, opt)
 	if err != nil {
@@ -58,11 +63,12 @@ func show(list []checkpoint.Entry) string {
 		}
 		out = append(out, e.ID+" "+e.Text)
 	}
+
 	return strings.Join(out, ", ")
 }
 
-// TestEachRecordOnce: appended to in pieces that end anywhere, spoilt, rewritten; with a reader of its own for each step and
-// with one for all.
+// TestEachRecordOnce: appended to in pieces that end anywhere, spoilt, rewritten; with a reader of its own for each
+// step and with one for all.
 func TestEachRecordOnce(t *testing.T) {
 	steps := []struct {
 		file, want string
@@ -75,9 +81,16 @@ func TestEachRecordOnce(t *testing.T) {
 		{`{"w":"?a"}` + "\n" + `{"w":"b"`, "", false, 0, 8},
 		{`{"w":"?a"}` + "\n" + `{"w":"b"}`, "2 b", true, 0, 0},
 		{`{"w":"?a"}` + "\n" + `{"w":"b"}` + "\n", "2 b", false, 0, 0}, // a rest comes again as itself
-		{`{"w":"?a"}` + "\n" + `{"w":"b"}` + "\nnonsense\n" + `{"w":"x{"w":"c"}` + "\n" + `[1]` + "\n", "3 c", false, 3, 0},
+		{
+			`{"w":"?a"}` + "\n" + `{"w":"b"}` + "\nnonsense\n" + `{"w":"x{"w":"c"}` + "\n" + `[1]` + "\n",
+			"3 c",
+			false,
+			3,
+			0,
+		},
 		{`{"w":"?z"}` + "\n", "reset, 1 ?z", false, 0, 0},
 	}
+
 	path := filepath.Join(t.TempDir(), "t.jsonl")
 	one := NewReader(path, numbered)
 	defer one.Close()
@@ -88,12 +101,23 @@ func TestEachRecordOnce(t *testing.T) {
 		for n, r := range []*Reader[count, *count]{fresh, one} {
 			b := batchOf(t, r, cur, checkpoint.ReadOptions{Final: s.final})
 			if show(b.Entries) != s.want || b.Losses.BadLines != s.bad || b.Losses.Torn != s.torn {
-				t.Errorf("step %d, reader %d: %s, %+v; want %s, %d bad, %d torn", i, n, show(b.Entries), b.Losses, s.want, s.bad, s.torn)
+				t.Errorf(
+					"step %d, reader %d: %s, %+v; want %s, %d bad, %d torn",
+					i,
+					n,
+					show(b.Entries),
+					b.Losses,
+					s.want,
+					s.bad,
+					s.torn,
+				)
 			}
+
 			if n == 1 {
 				cur = b.Cursor
 			}
 		}
+
 		if err := fresh.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -109,6 +133,7 @@ func TestFirstSightOfALargeFile(t *testing.T) {
 	for range 30 {
 		say(long)
 	}
+
 	say("=what was")
 	before := b.Len()
 	say("?and now")
@@ -121,13 +146,24 @@ func TestFirstSightOfALargeFile(t *testing.T) {
 	if want := "2 ?the task, 3 =what was, 4 ?and now, 5 last"; show(got.Entries) != want || !got.First {
 		t.Errorf("got %s, first %v; want %s", show(got.Entries), got.First, want)
 	}
-	if least := int64(before) - 25<<10; got.Skipped < int64(len(long))*29 || got.Skipped > int64(before) || got.Skipped < least {
+
+	if least := int64(
+		before,
+	) - 25<<10; got.Skipped < int64(len(long))*29 || got.Skipped > int64(before) ||
+		got.Skipped < least {
 		t.Errorf("skipped %d of %d bytes", got.Skipped, before)
 	}
+
 	whole := batchOf(t, r, "", checkpoint.ReadOptions{Whole: true})
 	if len(whole.Entries) != 35 || !whole.First || whole.Skipped != 0 {
-		t.Errorf("whole: %d entries, first %v, skipped %d; want 35, true, 0", len(whole.Entries), whole.First, whole.Skipped)
+		t.Errorf(
+			"whole: %d entries, first %v, skipped %d; want 35, true, 0",
+			len(whole.Entries),
+			whole.First,
+			whole.Skipped,
+		)
 	}
+
 	if more := batchOf(t, r, got.Cursor, checkpoint.ReadOptions{}); len(more.Entries) != 0 || more.First {
 		t.Errorf("again: %s", show(more.Entries))
 	}
@@ -142,6 +178,7 @@ func TestRepeats(t *testing.T) {
 	if show(first.Entries) != "1 ?a, 2 b" || first.Losses.Repeats != 2 {
 		t.Errorf("%s, %d repeats; want each once and 2", show(first.Entries), first.Losses.Repeats)
 	}
+
 	put(t, path, lines+lines+`{"w":"b"}`+"\n"+`{"w":"c"}`+"\n")
 	next := batchOf(t, NewReader(path, named), first.Cursor, checkpoint.ReadOptions{})
 	if show(next.Entries) != "3 c" || next.Losses.Repeats != 1 {
@@ -179,7 +216,13 @@ func TestRewrittenTwice(t *testing.T) {
 		put(t, path, step.file)
 		last = batchOf(t, r, last.Cursor, checkpoint.ReadOptions{})
 		if show(last.Entries) != step.want || last.Losses.Repeats != 0 {
-			t.Errorf("%q: %s, %d repeats; want %s and none", step.file, show(last.Entries), last.Losses.Repeats, step.want)
+			t.Errorf(
+				"%q: %s, %d repeats; want %s and none",
+				step.file,
+				show(last.Entries),
+				last.Losses.Repeats,
+				step.want,
+			)
 		}
 	}
 }
@@ -216,6 +259,7 @@ func FuzzReader(f *testing.F) {
 		if cut < 0 || cut > len(data) {
 			return
 		}
+
 		path := filepath.Join(dir, "t.jsonl")
 		put(t, path, string(data))
 		whole := batchOf(t, NewReader(path, numbered), "", checkpoint.ReadOptions{Whole: true})

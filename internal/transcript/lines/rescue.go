@@ -23,6 +23,7 @@ func Rescue(line []byte, keys ...string) (records [][]byte, lost bool) {
 		if i < 0 {
 			return records, lost || len(bytes.Trim(line[at:], blank)) > 0
 		}
+
 		from += i
 		end, bad := objectEnd(line[from:])
 		if end > 0 && hasKey(line[from:from+end], keys) {
@@ -32,6 +33,7 @@ func Rescue(line []byte, keys ...string) (records [][]byte, lost bool) {
 			at = from
 			continue
 		}
+
 		lost = true
 		tries++
 		if end == 0 && bad == len(line)-from {
@@ -40,6 +42,7 @@ func Rescue(line []byte, keys ...string) (records [][]byte, lost bool) {
 		if tries >= rescueTries || toEnd >= wholeTries {
 			return records, true
 		}
+
 		// A stub breaks where the next record begins: at its brace, or just behind that when the stub ended inside a
 		// string. Nothing before that place can be the beginning of a whole object.
 		if end == 0 && bad < len(line)-from {
@@ -48,6 +51,7 @@ func Rescue(line []byte, keys ...string) (records [][]byte, lost bool) {
 			from++
 		}
 	}
+
 	return records, lost
 }
 
@@ -58,14 +62,17 @@ func objectEnd(b []byte) (end, bad int) {
 	if err == nil {
 		return len(b), 0
 	}
+
 	var syntax *json.SyntaxError
 	if !errors.As(err, &syntax) {
 		return 0, 0
 	}
+
 	n := int(syntax.Offset)
 	if n > 1 && n <= len(b) && json.Valid(b[:n-1]) {
 		return n - 1, 0
 	}
+
 	return 0, n
 }
 
@@ -74,10 +81,12 @@ func hasKey(record []byte, keys []string) bool {
 	if json.Unmarshal(record, &m) != nil {
 		return false
 	}
+
 	for _, k := range keys {
 		if _, ok := m[k]; ok {
 			return true
 		}
 	}
+
 	return false
 }

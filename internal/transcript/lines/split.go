@@ -36,6 +36,7 @@ func (s *splitter) feed(chunk []byte, limit int64) (stop bool) {
 			s.add(chunk)
 			return false
 		}
+
 		var goOn bool
 		if s.length == 0 {
 			seg := chunk[:i]
@@ -45,6 +46,7 @@ func (s *splitter) feed(chunk []byte, limit int64) (stop bool) {
 			s.add(chunk[:i])
 			goOn = s.give(s.buf, s.length+1, s.lead, false)
 		}
+
 		chunk = chunk[i+1:]
 		if !goOn || s.off >= limit {
 			return true
@@ -60,6 +62,7 @@ func (s *splitter) add(part []byte) {
 		s.lead += int64(n)
 		part = part[n:]
 	}
+
 	body := part[:len(part)-trailingNULs(part)]
 	if len(body) > 0 && !s.over {
 		if int64(len(s.buf))+s.trail+int64(len(body)) > MaxLine {
@@ -69,6 +72,7 @@ func (s *splitter) add(part []byte) {
 		}
 		s.trail = 0
 	}
+
 	s.trail += int64(len(part) - len(body))
 }
 
@@ -85,6 +89,7 @@ func (s *splitter) give(data []byte, size, lead int64, rest bool) (goOn bool) {
 	if s.over {
 		s.losses.Oversized++
 	}
+
 	goOn = true
 	if len(line.Data) > 0 && !s.over {
 		goOn = s.fn(line)
@@ -93,6 +98,7 @@ func (s *splitter) give(data []byte, size, lead int64, rest bool) (goOn bool) {
 		s.off = line.End
 		s.num++
 	}
+
 	s.buf, s.length, s.lead, s.trail, s.over = s.buf[:0], 0, 0, 0, false
 	return goOn
 }
@@ -111,9 +117,11 @@ func (s *splitter) rest(final bool, hole int64) int64 {
 			s.losses.HoleBytes += s.lead
 		}
 		return end
+
 	default:
 		s.losses.Torn = s.length
 	}
+
 	return hole
 }
 
@@ -125,9 +133,11 @@ func leadingNULs(b []byte) int {
 	for len(b)-n >= len(zeros) && bytes.Equal(b[n:n+len(zeros)], zeros[:]) {
 		n += len(zeros)
 	}
+
 	for n < len(b) && b[n] == 0 {
 		n++
 	}
+
 	return n
 }
 
@@ -136,8 +146,10 @@ func trailingNULs(b []byte) int {
 	for n >= len(zeros) && bytes.Equal(b[n-len(zeros):n], zeros[:]) {
 		n -= len(zeros)
 	}
+
 	for n > 0 && b[n-1] == 0 {
 		n--
 	}
+
 	return len(b) - n
 }

@@ -42,17 +42,34 @@ func TestEachAgentsForm(t *testing.T) {
 		text, holds       []string
 	}{
 		{"pi: an open call in the middle", "pi", "x.jsonl", []string{piHead, piAsk, piCall, piNext, ""},
-			[]string{piHead, piAsk, piCall, `"parentId":"a2","timestamp":"2026-01-05T10:00:02.000Z","message":{"role":"toolResult","toolCallId":"c1","toolName":"bash","content":[{"text":"[Interrupted:`, `"role":"user","content":"on"`, ""}},
+			[]string{
+				piHead, piAsk, piCall,
+				`"parentId":"a2","timestamp":"2026-01-05T10:00:02.000Z","message":{"role":"toolResult","toolCallId":"c1","toolName":"bash","content":[{"text":"[Interrupted:`,
+				`"role":"user","content":"on"`, "",
+			}},
 		{"pi: a lone result", "pi", "x.jsonl", []string{piHead, piAsk, piResult, ""},
 			[]string{piHead, piAsk, `{"type":"message","id":"a2","parentId":"a1",`, piResult, ""}},
-		{"pi: a torn header", "pi", "2026-01-05T10-00-00-000Z_11111111-1111-4111-8111-111111111111.jsonl", []string{piHead[:len(piHead)-1] + `,"x`, piAsk, ""}, []string{piHead, piAsk, ""}},
+		{"pi: a torn header", "pi", "2026-01-05T10-00-00-000Z_11111111-1111-4111-8111-111111111111.jsonl", []string{piHead[:len(piHead)-1] + `,"x`, piAsk, ""}, []string{
+			piHead, piAsk, "",
+		}},
 		{"codex: an open patch", "codex", rollout, []string{codexMeta, codexTurn, codexAsk, codexCall, ""},
-			[]string{codexMeta, codexTurn, codexAsk, codexCall, `"type":"response_item","payload":{"type":"custom_tool_call_output","call_id":"c1","output":"[Interrupted:`, ""}},
+			[]string{
+				codexMeta, codexTurn, codexAsk, codexCall,
+				`"type":"response_item","payload":{"type":"custom_tool_call_output","call_id":"c1","output":"[Interrupted:`,
+				"",
+			}},
 		{"codex: no header", "codex", rollout, []string{codexTurn, codexAsk, ""},
-			[]string{`"ordinal":0,"type":"session_meta","payload":{"id":"01a22e0e-6127-7a33-a886-85a2d4e36f24","timestamp":"2026-01-05T10:00:01.000Z","cwd":"/proj"`, codexTurn, codexAsk, ""}},
-		{"gemini: a call that never ended", "gemini", "session-2026-01-05T10-00-b8570c78.jsonl", []string{geminiHead, geminiAsk, geminiCall, ""},
+			[]string{
+				`"ordinal":0,"type":"session_meta","payload":{"id":"01a22e0e-6127-7a33-a886-85a2d4e36f24","timestamp":"2026-01-05T10:00:01.000Z","cwd":"/proj"`,
+				codexTurn, codexAsk, "",
+			}},
+		{"gemini: a call that never ended", "gemini", "session-2026-01-05T10-00-b8570c78.jsonl", []string{
+			geminiHead, geminiAsk, geminiCall, "",
+		},
 			[]string{geminiHead, geminiAsk, geminiCall, `"status":"cancelled"`, ""}},
-		{"gemini: a call of which only a list says how it ended", "gemini", "session-2026-01-05T10-00-b8570c78.jsonl", []string{geminiHead, geminiAsk, geminiCall, geminiList, ""},
+		{"gemini: a call of which only a list says how it ended", "gemini", "session-2026-01-05T10-00-b8570c78.jsonl", []string{
+			geminiHead, geminiAsk, geminiCall, geminiList, "",
+		},
 			[]string{geminiHead, geminiAsk, geminiCall, geminiList, ""}},
 		{"gemini: a torn header", "gemini", "session-2026-01-05T10-00-b8570c78.jsonl", []string{geminiHead[:120], geminiAsk, ""},
 			[]string{`{"sessionId":"b8570c78-7334-4cee-bdd8-9b9221417295","projectHash":"h",`, geminiAsk, ""}},
@@ -64,12 +81,14 @@ func TestEachAgentsForm(t *testing.T) {
 		if err := os.WriteFile(path, []byte(strings.Join(c.text, "\n")), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		repairOne(t, g, path, c.name)
 		got := strings.Split(string(load(t, filepath.Join(filepath.Dir(path), "copy", c.file))), "\n")
 		if len(got) != len(c.holds) {
 			t.Errorf("%s: got %d lines, want %d:\n%s", c.name, len(got), len(c.holds), strings.Join(got, "\n"))
 			continue
 		}
+
 		for i, want := range c.holds {
 			if !strings.Contains(got[i], want) || want == "" && got[i] != "" {
 				t.Errorf("%s: line %d is %s, want %s in it", c.name, i+1, got[i], want)
@@ -85,8 +104,10 @@ func TestHeaderThatCannotBeMade(t *testing.T) {
 	if err := os.WriteFile(path, []byte(piAsk+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	x := examined(t, g, path)
-	if want := "the first record is missing, and cannot be made again: "; x.Resumable || len(x.WhyNot) != 1 || !strings.HasPrefix(x.WhyNot[0], want) {
+	if want := "the first record is missing, and cannot be made again: "; x.Resumable || len(x.WhyNot) != 1 ||
+		!strings.HasPrefix(x.WhyNot[0], want) {
 		t.Errorf("got resumable %v, %v, want %q and why", x.Resumable, x.WhyNot, want)
 	}
 }
@@ -99,16 +120,27 @@ func TestCompressedRollout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	packed := z.EncodeAll([]byte(text), nil)
 	path := filepath.Join(t.TempDir(), rollout+".zst")
 	for cut, want := range map[int]bool{0: true, 9: false} {
 		if err := os.WriteFile(path, packed[:len(packed)-cut], 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		x := examined(t, g, path)
 		if x.File != path || x.Resumable != want {
-			t.Errorf("cut by %d: got %s, resumable %v (%v), want %s, %v", cut, x.File, x.Resumable, x.WhyNot, path, want)
+			t.Errorf(
+				"cut by %d: got %s, resumable %v (%v), want %s, %v",
+				cut,
+				x.File,
+				x.Resumable,
+				x.WhyNot,
+				path,
+				want,
+			)
 		}
+
 		if cut == 0 {
 			out := filepath.Join(filepath.Dir(path), rollout)
 			if err := x.Repair(t.Context(), vfs.OS{}, out, nil); err != nil {
@@ -121,6 +153,7 @@ func TestCompressedRollout(t *testing.T) {
 				t.Errorf("repair over the archive: got %v, want %v", err, repair.ErrOriginal)
 			}
 		}
+
 		if err := x.Close(); err != nil {
 			t.Error(err)
 		}
@@ -139,22 +172,26 @@ func TestMadeResultsStayInDoubt(t *testing.T) {
 		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		x := examined(t, g, path)
 		out := filepath.Join(t.TempDir(), c.file)
 		if err := x.Repair(t.Context(), vfs.OS{}, out, nil); err != nil {
 			t.Fatal(err)
 		}
+
 		r := g.Open(agent.Source{Path: out})
 		b, err := r.Read(t.Context(), "", checkpoint.ReadOptions{Final: true, Whole: true})
 		if err = errors.Join(err, r.Close()); err != nil {
 			t.Fatal(err)
 		}
+
 		made := 0
 		for _, e := range b.Entries {
 			if e.Kind == checkpoint.EntryResult && e.MadeUp {
 				made++
 			}
 		}
+
 		if made != len(x.OpenCalls) || made == 0 {
 			t.Errorf("%s: %d results are known to be made, want %d", c.agent, made, len(x.OpenCalls))
 		}

@@ -22,6 +22,7 @@ func (d Document) Whole(agent, path string) (*Examined, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	x := &Examined{file: path, path: path, edits: []edit{}}
 	x.Agent, x.File, x.Bytes, x.Generations = agent, path, info.Size(), 1
 	x.Records, x.Compactions, x.OpenCalls = d.Records, d.Compactions, d.Open
@@ -35,11 +36,14 @@ func (d Document) Whole(agent, path string) (*Examined, error) {
 		} else {
 			x.edits = append(x.edits, e)
 		}
+
 		x.Changes = []Change{{0, e.off, e.size, e.action, e.what}}
 	}
+
 	if !d.Talk {
 		x.WhyNot = append(x.WhyNot, silent)
 	}
+
 	x.Resumable = len(x.WhyNot) == 0
 	return x, nil
 }

@@ -15,6 +15,7 @@ func Entries(ctx context.Context, agent, path string, t checkpoint.Transcript) (
 	if info, err := os.Stat(path); err == nil {
 		x.Bytes = info.Size()
 	}
+
 	open := map[string]OpenCall{}
 	var order []string
 	talks := 0
@@ -23,6 +24,7 @@ func Entries(ctx context.Context, agent, path string, t checkpoint.Transcript) (
 		if err != nil {
 			return nil, err
 		}
+
 		for _, e := range b.Entries {
 			switch {
 			case e.Op == checkpoint.Reset:
@@ -44,6 +46,7 @@ func Entries(ctx context.Context, agent, path string, t checkpoint.Transcript) (
 				delete(open, e.Call)
 			}
 		}
+
 		l := b.Losses
 		x.Bad = append(x.Bad, l.Bad...)
 		x.TornBytes, x.Repeats, x.Rescued = l.Torn, x.Repeats+l.Repeats, x.Rescued+l.Rescued
@@ -52,18 +55,21 @@ func Entries(ctx context.Context, agent, path string, t checkpoint.Transcript) (
 			break
 		}
 	}
+
 	for _, id := range order {
 		if c, ok := open[id]; ok {
 			x.OpenCalls = append(x.OpenCalls, c)
 			delete(open, id)
 		}
 	}
+
 	if talks == 0 {
 		x.WhyNot = append(x.WhyNot, silent)
 	}
 	if n := len(x.Bad); n > 0 || x.TornBytes > 0 {
 		x.WhyNot = append(x.WhyNot, "a part of it cannot be read")
 	}
+
 	x.Resumable = len(x.WhyNot) == 0
 	return x, nil
 }

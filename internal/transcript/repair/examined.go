@@ -1,6 +1,6 @@
-// Package repair examines an agent's transcript of lines: what it holds, what is damaged, whether the agent itself would
-// resume it, and which smallest edits make it whole. The agents say what their records mean (Form); what is wrong and how
-// it is mended is decided here, in one way for all.
+// Package repair examines an agent's transcript of lines: what it holds, what is damaged, whether the agent itself
+// would resume it, and which smallest edits make it whole. The agents say what their records mean (Form); what is wrong
+// and how it is mended is decided here, in one way for all.
 //
 // It promises:
 //   - The transcript is only read. Repair writes another file, which must not exist yet, as a whole or not at all.
@@ -9,8 +9,8 @@
 //   - A repaired file has nothing left to repair.
 //   - Memory grows with the number of records (some 300 bytes each), never with their size, and work is linear.
 //
-// It does not judge what was said, does not choose between branches of a conversation (two windows, a rewind), and invents
-// only what a loader needs: the end of a call whose outcome is unknown, the call of a lone result, a header.
+// It does not judge what was said, does not choose between branches of a conversation (two windows, a rewind), and
+// invents only what a loader needs: the end of a call whose outcome is unknown, the call of a lone result, a header.
 package repair
 
 import (

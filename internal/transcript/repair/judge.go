@@ -23,10 +23,12 @@ func (s *scan) judge() error {
 			s.x.OpenCalls = append(s.x.OpenCalls, OpenCall{c.ID, c.Name, c.line, c.off})
 		}
 	}
+
 	lost, names, err := s.name()
 	if err != nil {
 		return err
 	}
+
 	tree := s.form.ParentKey != ""
 	if tree {
 		s.mend(lost)
@@ -34,19 +36,23 @@ func (s *scan) judge() error {
 	if err := s.recall(names); err != nil {
 		return err
 	}
+
 	made := map[int32]string{} // the parent of what hung on a record whose calls were closed
 	if err := s.closeCalls(calls, made); err != nil {
 		return err
 	}
+
 	if tree {
 		if err := s.relink(made); err != nil {
 			return err
 		}
 	}
+
 	headless, err := s.begin()
 	if err != nil {
 		return err
 	}
+
 	s.settle()
 	s.answer(headless)
 	return nil
@@ -59,25 +65,30 @@ func (s *scan) name() (lost map[uint64]bool, names map[string]string, err error)
 	if s.form.Recall == nil {
 		return lost, names, nil
 	}
+
 	for _, l := range s.orphans() {
 		if l.node == none {
 			continue
 		}
+
 		data, err := s.read(l.place)
 		if err != nil {
 			return nil, nil, err
 		}
+
 		f, _ := s.fact(data)
 		names[l.Call] = Name("call " + l.Call)
 		if s.form.Recall(data, l.Result, names[l.Call], "") == nil {
 			delete(names, l.Call)
 			continue
 		}
+
 		parent := hash(f.Parent)
 		if _, there := s.index[parent]; parent != 0 && !there && !lost[parent] {
 			lost[parent], names[l.Call] = true, f.Parent
 		}
 	}
+
 	return lost, names, nil
 }
 
@@ -86,11 +97,13 @@ func (s *scan) recall(names map[string]string) error {
 	if s.form.Recall == nil {
 		return nil
 	}
+
 	for _, l := range s.orphans() {
 		data, err := s.read(l.place)
 		if err != nil {
 			return err
 		}
+
 		name, parent := names[l.Call], ""
 		if l.node != none {
 			n := &s.nodes[l.node]
@@ -107,13 +120,16 @@ func (s *scan) recall(names map[string]string) error {
 				n.under = name
 			}
 		}
+
 		record := s.form.Recall(data, l.Result, name, parent)
 		if record == nil {
 			continue
 		}
+
 		s.edit(edit{place: place{l.line, l.off, 0}, with: append(record, '\n'), action: RemakeCall,
 			what: fmt.Sprintf("call %s %s is made again before its result; what it asked for is lost", l.Name, l.Call)})
 	}
+
 	return s.err
 }
 
@@ -124,15 +140,18 @@ func (s *scan) beside(i int32, lost uint64) string {
 		if s.nodes[j].lane != s.nodes[i].lane {
 			continue
 		}
+
 		n++
 		root := j
 		for s.nodes[root].to != none {
 			root = s.nodes[root].to
 		}
+
 		if s.nodes[root].parent != lost {
 			return s.nameOf(j)
 		}
 	}
+
 	return ""
 }
 
@@ -150,10 +169,12 @@ func (s *scan) nameOf(i int32) string {
 	if i == none {
 		return ""
 	}
+
 	data, err := s.read(s.nodes[i].place)
 	if err != nil {
 		s.err = err
 	}
+
 	f, _ := s.fact(data)
 	return f.Node
 }
@@ -164,18 +185,21 @@ func (s *scan) closeCalls(calls []asked, made map[int32]string) error {
 	if len(calls) == 0 || s.form.Close == nil {
 		return nil
 	}
+
 	tail := map[int32]int32{} // the newest result of a record's calls, or the record itself
 	for _, c := range calls {
 		if c.node != none {
 			tail[c.node] = c.node
 		}
 	}
+
 	s.tails(tail)
 	for _, c := range calls {
 		data, err := s.read(c.place)
 		if err != nil {
 			return err
 		}
+
 		at, parent := c.place, ""
 		if c.node != none {
 			end := tail[c.node]
@@ -184,16 +208,19 @@ func (s *scan) closeCalls(calls []asked, made map[int32]string) error {
 				parent = s.nameOf(end)
 			}
 		}
+
 		record, name := s.form.Close(data, c.Call, parent)
 		if record == nil {
 			continue
 		}
+
 		s.edit(edit{place: place{at.line, at.end(), 0}, with: append([]byte("\n"), record...), action: CloseCall,
 			what: fmt.Sprintf("call %s %s gets a result: interrupted, outcome not known", c.Name, c.ID)})
 		if c.node != none {
 			made[tail[c.node]] = name
 		}
 	}
+
 	return s.err
 }
 
@@ -202,10 +229,12 @@ func (s *scan) tails(tail map[int32]int32) {
 	if !s.form.Chained {
 		return
 	}
+
 	owner := map[int32]int32{}
 	for c := range tail {
 		owner[c] = c
 	}
+
 	for i, n := range s.nodes {
 		if c, ok := owner[n.to]; ok && n.result && n.to != none {
 			tail[c] = int32(i)
@@ -231,6 +260,7 @@ func (s *scan) relink(made map[int32]string) error {
 				what = "its parents go in a circle: it follows the record before it"
 			}
 		}
+
 		if moved == "" {
 			continue
 		}
@@ -247,19 +277,23 @@ func (s *scan) reparent(at place, parent string, a Action, what string) error {
 	if err != nil {
 		return err
 	}
+
 	m, ok := jsontext.Read(data, 0).Find(s.form.ParentKey)
 	if !ok || m.End < 0 {
 		return nil
 	}
+
 	value := []byte("null")
 	if parent != "" {
 		if value, err = json.Marshal(parent); err != nil {
 			return err
 		}
 	}
+
 	if bytes.Equal(value, data[m.Value:m.End]) {
 		return nil
 	}
+
 	s.edit(edit{place: place{at.line, at.off + int64(m.Value), int64(m.End - m.Value)}, with: value, action: a,
 		what: what})
 	return nil
@@ -270,6 +304,7 @@ func (s *scan) begin() (headless error, err error) {
 	if s.x.Records == 0 {
 		return nil, nil
 	}
+
 	var head [3]byte
 	if n, _ := s.r.ReadAt(head[:], 0); string(head[:n]) == mark && s.form.Symptoms[TrimMark] != "" {
 		s.edit(edit{place: place{1, 0, int64(len(mark))}, action: TrimMark,
@@ -278,6 +313,7 @@ func (s *scan) begin() (headless error, err error) {
 	if s.header || s.form.Header == nil {
 		return nil, nil
 	}
+
 	var first [][]byte
 	for _, p := range s.first {
 		data, err := s.read(p)
@@ -286,6 +322,7 @@ func (s *scan) begin() (headless error, err error) {
 		}
 		first = append(first, data)
 	}
+
 	record, headless := s.form.Header(s.x.path, s.stub, first)
 	switch {
 	case errors.Is(headless, ErrNoHeader):
@@ -293,6 +330,7 @@ func (s *scan) begin() (headless error, err error) {
 	case headless != nil:
 		return headless, nil
 	}
+
 	s.edit(edit{place: place{1, 0, 0}, with: append(record, '\n'), action: MakeHeader,
 		what: "the first record is made again from what the others say"})
 	return nil, nil
@@ -304,6 +342,7 @@ func (s *scan) settle() {
 		return cmp.Or(cmp.Compare(a.off, b.off), cmp.Compare(min(a.size, 1), min(b.size, 1)),
 			cmp.Compare(a.rank(), b.rank()))
 	})
+
 	done := int64(0)
 	s.x.edits = []edit{}
 	for _, e := range s.edits {
@@ -314,10 +353,12 @@ func (s *scan) settle() {
 		if e.off < done || e.size == 0 && len(e.with) == 0 {
 			continue
 		}
+
 		done = e.end()
 		s.x.edits = append(s.x.edits, e)
 		s.x.Changes = append(s.x.Changes, Change{e.line, e.off, e.size, e.action, e.what})
 	}
+
 	s.edits = nil
 }
 
@@ -345,18 +386,21 @@ func (s *scan) answer(headless error) {
 			x.WhyNot = append(x.WhyNot, fmt.Sprintf("line %d: %s", c.Line, why))
 		}
 	}
+
 	for i, line := range x.WhyNot {
 		_, why, _ := strings.Cut(line, ": ")
 		if n := seen[why]; n > 1 {
 			x.WhyNot[i] = fmt.Sprintf("%s (and %d more)", line, n-1)
 		}
 	}
+
 	if headless != nil {
 		x.WhyNot = append(x.WhyNot, fmt.Sprintf("the first record is missing, and cannot be made again: %v", headless))
 	}
 	if s.talks == 0 {
 		x.WhyNot = append(x.WhyNot, silent)
 	}
+
 	x.Resumable = len(x.WhyNot) == 0
 }
 

@@ -45,17 +45,22 @@ func samples(t *testing.T) (list []sample) {
 		if !ok {
 			t.Fatalf("no agent %s", s.agent)
 		}
+
 		err := filepath.WalkDir(s.root, func(p string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || !strings.HasSuffix(p, ".jsonl") || strings.Contains(p, "hook") || strings.Contains(p, "rows") {
+			if err != nil || d.IsDir() || !strings.HasSuffix(p, ".jsonl") || strings.Contains(p, "hook") ||
+				strings.Contains(p, "rows") {
 				return err
 			}
+
 			data, err := os.ReadFile(p)
 			if sum := sha256.Sum256(data); err == nil && !seen[sum] { // the same files lie in several folders
 				seen[sum] = true
 				list = append(list, sample{g, p, data})
 			}
+
 			return err
 		})
+
 		if errors.Is(err, fs.ErrNotExist) && strings.Contains(s.root, "shared") {
 			t.Logf("%s is not here: its files are left out", s.root)
 			continue
@@ -64,9 +69,11 @@ func samples(t *testing.T) (list []sample) {
 			t.Fatal(err)
 		}
 	}
+
 	if len(list) < 20 {
 		t.Fatalf("%d transcripts found, the repository has more", len(list))
 	}
+
 	return list
 }
 
@@ -77,6 +84,7 @@ func damage(r *rand.Rand, data []byte) []byte {
 		if len(data) < 10 {
 			return data
 		}
+
 		at := r.IntN(len(data) - 1)
 		n := min(1+r.IntN(1+min(len(data)/4, 6000)), len(data)-at)
 		lines := bytes.SplitAfter(data, []byte("\n"))
@@ -92,6 +100,7 @@ func damage(r *rand.Rand, data []byte) []byte {
 			if j := bytes.IndexByte(data[at:], '\n'); j >= 0 {
 				data = append(data[:at+j:at+j], data[at+j+1:]...)
 			}
+
 		case 4: // a part that was written again
 			j := i + r.IntN(len(lines)-i)
 			data = append(data, bytes.Join(lines[i:j], nil)...)
@@ -99,12 +108,17 @@ func damage(r *rand.Rand, data []byte) []byte {
 			data = bytes.Join(append(lines[:i:i], lines[min(i+1, len(lines)):]...), nil)
 		case 6: // NULs round a line
 			end := bytes.TrimSuffix(lines[i], []byte("\n"))
-			lines[i] = bytes.Join([][]byte{make([]byte, r.IntN(2)*n), end, make([]byte, r.IntN(2)*n), []byte("\n")}, nil)
+			lines[i] = bytes.Join(
+				[][]byte{make([]byte, r.IntN(2)*n), end, make([]byte, r.IntN(2)*n), []byte("\n")},
+				nil,
+			)
 			data = bytes.Join(lines, nil)
+
 		case 7:
 			data[at] = byte(r.IntN(256))
 		}
 	}
+
 	return data
 }
 
@@ -142,29 +156,34 @@ func said(t *testing.T, g agent.Agent, path string) map[string]bool {
 		if err != nil {
 			t.Fatalf("read %s: %v", path, err)
 		}
+
 		for _, e := range b.Entries {
 			if e.Op == checkpoint.Upsert && e.Kind != checkpoint.EntryMeta && e.Kind != checkpoint.EntryOwn {
-				all[fmt.Sprint(e.Kind, "|", e.Name, "|", e.Input, "|", e.Text, "|", e.Output)] = true // an id may be made of the place
+				// an id may be made of the place
+				all[fmt.Sprint(e.Kind, "|", e.Name, "|", e.Input, "|", e.Text, "|", e.Output)] = true
 			}
 		}
+
 		if cursor = b.Cursor; !b.More {
 			return all
 		}
 	}
 }
 
-// TestRepairOfDamage: whatever befalls a transcript, its repaired copy is whole, holds all that belay's reader sees in the
-// damaged one, and has nothing to repair.
+// TestRepairOfDamage: whatever befalls a transcript, its repaired copy is whole, holds all that belay's reader sees in
+// the damaged one, and has nothing to repair.
 func TestRepairOfDamage(t *testing.T) {
 	seed, rounds := uint64(1), 2 // the long form looks for new damage, the short one guards what is known
 	if os.Getenv("BELAY_LONG") != "" {
 		seed, rounds = uint64(time.Now().UnixNano()), 40
 	}
+
 	if s := os.Getenv("BELAY_SEED"); s != "" {
 		if _, err := fmt.Sscan(s, &seed); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	t.Logf("BELAY_SEED=%d", seed)
 	for _, s := range samples(t) {
 		h := fnv.New64a()
@@ -189,31 +208,45 @@ func repairOne(t *testing.T, g agent.Agent, path, what string) {
 	if err := os.MkdirAll(sub, 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	out := filepath.Join(sub, filepath.Base(path)) // the name tells a session's id
 	x := examined(t, g, path)
 	if err := x.Repair(t.Context(), unsynced{}, out, nil); err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
+
 	y := examined(t, g, out)
 	headless := false
 	for _, why := range y.WhyNot {
-		headless = headless || strings.HasPrefix(why, "the first record is missing") || strings.HasPrefix(why, "no word")
+		headless = headless || strings.HasPrefix(why, "the first record is missing") ||
+			strings.HasPrefix(why, "no word")
 	}
+
 	if !y.Whole() || !y.Resumable && !headless {
-		t.Errorf("%s: the copy has %v, bad %v, why not %v, want nothing to repair\nchanges of the original: %v", what, y.Changes, y.Bad, y.WhyNot, x.Changes)
+		t.Errorf(
+			"%s: the copy has %v, bad %v, why not %v, want nothing to repair\nchanges of the original: %v",
+			what,
+			y.Changes,
+			y.Bad,
+			y.WhyNot,
+			x.Changes,
+		)
 	}
+
 	if err := y.Repair(t.Context(), unsynced{}, again, nil); err != nil {
 		t.Fatalf("%s: repair the copy: %v", what, err)
 	}
 	if a, b := load(t, out), load(t, again); !bytes.Equal(a, b) {
 		t.Errorf("%s: the copy of the copy has %d other bytes, want the same %d", what, len(b), len(a))
 	}
+
 	have := said(t, g, out)
 	for e := range said(t, g, path) {
 		if !have[e] {
 			t.Errorf("%s: the copy lost %.300q\nchanges: %v", what, e, x.Changes)
 		}
 	}
+
 	if len(x.Changes) == 0 && !bytes.Equal(load(t, path), load(t, out)) {
 		t.Errorf("%s: nothing to change, and the copy is another one", what)
 	}

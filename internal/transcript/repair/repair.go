@@ -34,6 +34,7 @@ func Free(fsys vfs.FS, transcript, out string) error {
 	if err != nil {
 		return err
 	}
+
 	own, err := os.Stat(transcript)
 	if err != nil {
 		return err
@@ -41,6 +42,7 @@ func Free(fsys vfs.FS, transcript, out string) error {
 	if there, err := os.Stat(out); err == nil && os.SameFile(own, there) || os.SameFile(own, info) {
 		return fmt.Errorf("write %s: %w", out, ErrOriginal)
 	}
+
 	return fmt.Errorf("write %s: %w", out, ErrExists)
 }
 
@@ -52,10 +54,12 @@ func (e *Examined) Repair(ctx context.Context, fsys vfs.FS, out string, seen fun
 	if err := Free(fsys, e.file, out); err != nil {
 		return err
 	}
+
 	in, err := os.OpenFile(e.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return err
 	}
+
 	defer in.Close() // read only
 	return vfs.ReplaceWith(fsys, out, func(w io.Writer) error {
 		b := bufio.NewWriterSize(w, 256<<10)
@@ -74,6 +78,7 @@ func (e *Examined) copy(ctx context.Context, in io.ReaderAt, w io.Writer, seen f
 			if err := ctx.Err(); err != nil {
 				return err
 			}
+
 			n, err := io.Copy(w, io.NewSectionReader(in, at, min(to-at, stepBytes)))
 			if err == nil && n == 0 {
 				err = io.ErrUnexpectedEOF // it became shorter meanwhile
@@ -81,6 +86,7 @@ func (e *Examined) copy(ctx context.Context, in io.ReaderAt, w io.Writer, seen f
 			if err != nil {
 				return err
 			}
+
 			at += n
 			if seen != nil {
 				seen(at)
@@ -88,6 +94,7 @@ func (e *Examined) copy(ctx context.Context, in io.ReaderAt, w io.Writer, seen f
 		}
 		return nil
 	}
+
 	for _, c := range e.edits {
 		if err := part(c.off); err != nil {
 			return err
@@ -97,6 +104,7 @@ func (e *Examined) copy(ctx context.Context, in io.ReaderAt, w io.Writer, seen f
 		}
 		at = c.end()
 	}
+
 	return part(e.Bytes)
 }
 
@@ -114,6 +122,7 @@ func (e *Examined) Unpacked(file string, damage error, forget func() error) {
 	if damage == nil {
 		return
 	}
+
 	e.Bad = append(e.Bad, checkpoint.BadLine{Offset: e.Bytes, Why: "archive is damaged: " + damage.Error()})
 	e.Resumable, e.WhyNot = false, append(e.WhyNot, "the archive is damaged: "+damage.Error())
 	e.Changes = append(e.Changes, Change{Offset: e.Bytes, Action: CutTorn,

@@ -60,13 +60,16 @@ func TestFieldCases(t *testing.T) {
 			for _, b := range x.Bad {
 				lines = append(lines, b.Line)
 			}
+
 			for _, o := range x.OpenCalls {
 				calls = append(calls, o.ID)
 			}
+
 			got := fmt.Sprint(x.Records, lines, x.TornBytes, len(x.Holes), x.Repeats, x.Rescued, calls)
 			if got != c.want || x.Resumable != c.resumable {
 				t.Errorf("got %s, resumable %v (%v), want %s, %v", got, x.Resumable, x.WhyNot, c.want, c.resumable)
 			}
+
 			repairOne(t, claude(t), copied(t, path), c.row)
 		})
 	}
@@ -81,8 +84,8 @@ func copied(t *testing.T, path string) string {
 	return to
 }
 
-// TestWhatStaysStays: numbers, key order, escapes and blanks of what is not broken are in the copy as they were, and an edit
-// is where its change says.
+// TestWhatStaysStays: numbers, key order, escapes and blanks of what is not broken are in the copy as they were, and an
+// edit is where its change says.
 func TestWhatStaysStays(t *testing.T) {
 	const (
 		first  = `{"uuid": "a","parentUuid":null , "type":"user","n":1.50e+3,"message":{"content":"\u00e9\ud83d\ude00 /\/"},"n":2}`
@@ -104,6 +107,7 @@ func TestWhatStaysStays(t *testing.T) {
 		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		out := path + ".copy"
 		x := examined(t, claude(t), path)
 		if err := x.Repair(t.Context(), vfs.OS{}, out, nil); err != nil {
@@ -126,15 +130,22 @@ func TestRepairWritesNothingOver(t *testing.T) {
 	path := copied(t, cases+"T01-torn-tail.jsonl")
 	dir := filepath.Dir(path)
 	in := func(name string) string { return filepath.Join(dir, name) }
-	if err := errors.Join(os.Symlink(path, in("soft")), os.Link(path, in("hard")), os.Symlink(in("nowhere"), in("dangling")), os.WriteFile(in("other"), nil, 0o600)); err != nil {
+	if err := errors.Join(
+		os.Symlink(path, in("soft")),
+		os.Link(path, in("hard")),
+		os.Symlink(in("nowhere"), in("dangling")),
+		os.WriteFile(in("other"), nil, 0o600),
+	); err != nil {
 		t.Fatal(err)
 	}
+
 	x, before := examined(t, claude(t), path), load(t, path)
 	for name, want := range map[string]error{filepath.Base(path): repair.ErrOriginal, "soft": repair.ErrOriginal, "hard": repair.ErrOriginal, "dangling": repair.ErrExists, "other": repair.ErrExists} {
 		if err := x.Repair(t.Context(), vfs.OS{}, in(name), nil); !errors.Is(err, want) {
 			t.Errorf("%s: got %v, want %v", name, err, want)
 		}
 	}
+
 	if !bytes.Equal(load(t, path), before) {
 		t.Error("the original was written")
 	}
@@ -147,11 +158,13 @@ func TestRepairIsWholeOrNothing(t *testing.T) {
 	if err := x.Repair(t.Context(), vfs.OS{}, out, nil); err != nil {
 		t.Fatal(err)
 	}
+
 	want := load(t, out)
 	vfstest.Sweep{Least: 5}.Run(t, func(p *vfstest.Point) {
 		if err := errors.Join(p.Mem.MkdirAll("/d", vfs.DirMode), p.Mem.SyncDir("/")); err != nil {
 			t.Fatal(err)
 		}
+
 		err := p.Hear(x.Repair(t.Context(), p, "/d/copy", nil))
 		for seed := range uint64(10) {
 			got, rerr := vfs.ReadFile(p.Mem.CrashClone(seed), "/d/copy", 1<<20)
@@ -169,6 +182,7 @@ func TestHolesCostNoMemory(t *testing.T) {
 	if err := os.Truncate(path, hole); err != nil {
 		t.Fatal(err)
 	}
+
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	x := examined(t, claude(t), path)
@@ -200,7 +214,14 @@ func FuzzRepair(f *testing.F) {
 		}
 		f.Add(data, byte(0))
 	}
-	f.Add([]byte(`{"type":"message","id":"a","parentId":"a","message":{"role":"toolResult","toolCallId":"c"}}{"type":"message","id":"b","parentId":"a"}`), byte(1))
+
+	f.Add(
+		[]byte(
+			`{"type":"message","id":"a","parentId":"a","message":{"role":"toolResult","toolCallId":"c"}}{"type":"message","id":"b","parentId":"a"}`,
+		),
+		byte(1),
+	)
+
 	f.Add([]byte(`{"type":"response_item","payload":{"type":"function_call","call_id":"c"}}`+"\n\x00\n"), byte(2))
 	f.Add([]byte(`{"id":"a","type":"gemini","toolCalls":[{"id":"c","status":"executing"}]}`), byte(3))
 	f.Fuzz(func(t *testing.T, data []byte, which byte) {
@@ -209,6 +230,7 @@ func FuzzRepair(f *testing.F) {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		out := path + ".copy"
 		x := examined(t, g, path)
 		if err := x.Repair(t.Context(), unsynced{}, out, nil); err != nil {

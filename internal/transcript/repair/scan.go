@@ -49,10 +49,12 @@ func Lines(ctx context.Context, path string, form Form, seen func(bytes int64)) 
 	if err != nil {
 		return nil, err
 	}
+
 	h, _, err := lines.OpenRegular(path)
 	if err != nil {
 		return nil, err
 	}
+
 	defer h.Close() // read only
 	s.r = h
 	s.x.Agent, s.x.File, s.x.Bytes, s.x.Generations = form.Agent, path, size, 1
@@ -62,6 +64,7 @@ func Lines(ctx context.Context, path string, form Form, seen func(bytes int64)) 
 			s.account(l)
 			return s.err == nil && ctx.Err() == nil
 		})
+
 		switch {
 		case err != nil:
 			return nil, err
@@ -72,6 +75,7 @@ func Lines(ctx context.Context, path string, form Form, seen func(bytes int64)) 
 		case span.Changed:
 			return nil, fmt.Errorf("read %s: it is being rewritten", path)
 		}
+
 		pos, more, ended = span.Pos, span.More, span.Pos.Off
 		if torn := span.Losses.Torn; torn > 0 {
 			s.isTorn, size = true, ended+torn
@@ -80,6 +84,7 @@ func Lines(ctx context.Context, path string, form Form, seen func(bytes int64)) 
 			seen(ended)
 		}
 	}
+
 	s.x.Bytes = size
 	if err := s.rest(ended, size); err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
@@ -87,6 +92,7 @@ func Lines(ctx context.Context, path string, form Form, seen func(bytes int64)) 
 	if err := s.judge(); err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
+
 	return s.x, nil
 }
 
@@ -97,17 +103,20 @@ func (s *scan) account(l lines.Line) {
 	if !l.Rest {
 		end-- // its newline
 	}
+
 	at := place{l.Num, l.Off, int64(len(l.Data))}
 	if pad := end - l.Off - at.size; pad > 0 {
 		at.off += s.lead(l.Off, end)
 		s.nuls(place{l.Num, l.Off, at.off - l.Off}, TrimBefore)
 		s.nuls(place{l.Num, at.end(), end - at.end()}, TrimAfter)
 	}
+
 	s.data(l.Data, at, place{l.Num, l.Off, l.End - l.Off})
 	if l.Rest {
 		s.edit(edit{place: place{l.Num, l.End, 0}, with: []byte("\n"), action: EndLine,
 			what: "the last record gets its line end"})
 	}
+
 	s.at, s.line = l.End, l.Num
 }
 
@@ -117,6 +126,7 @@ func (s *scan) data(data []byte, at, whole place) {
 		s.record(f, at, whole)
 		return
 	}
+
 	found, _ := lines.Rescue(data, s.form.Keys...)
 	var records []place
 	var facts []Fact
@@ -127,14 +137,17 @@ func (s *scan) data(data []byte, at, whole place) {
 			facts = append(facts, f)
 		}
 	}
+
 	if s.stub == nil && s.x.Records == 0 {
 		s.stub = bytes.Clone(data[:min(len(data), peekBytes)])
 	}
+
 	if len(records) == 0 {
 		s.bad(at, "no record")
 		s.edit(edit{place: whole, action: CutBad, what: "no record can be read in it"})
 		return
 	}
+
 	s.fused(facts, records, at)
 }
 
@@ -146,6 +159,7 @@ func (s *scan) fused(facts []Fact, records []place, at place) {
 		if i > 0 {
 			from, with = records[i-1].end(), "\n"
 		}
+
 		gone := r.off - from
 		lost += gone
 		if gone > 0 {
@@ -155,14 +169,17 @@ func (s *scan) fused(facts []Fact, records []place, at place) {
 			s.edit(edit{place: place{at.line, from, 0}, with: []byte(with), action: Split,
 				what: "another record begins here"})
 		}
+
 		s.x.Rescued++
 		s.record(facts[i], r, r)
 	}
+
 	if gone := at.end() - records[len(records)-1].end(); gone > 0 {
 		lost += gone
 		s.edit(edit{place: place{at.line, at.end() - gone, gone}, action: CutStub,
 			what: "something that is no record stands behind a whole one"})
 	}
+
 	if lost > 0 {
 		s.bad(at, "a stub beside a record")
 	}
@@ -199,6 +216,7 @@ func (s *scan) empty(p place, ended bool) {
 	if ended {
 		text--
 	}
+
 	lead := s.lead(p.off, p.off+text)
 	if lead < text {
 		s.bad(p, fmt.Sprintf("longer than %d MB: not read", lines.MaxLine>>20))
@@ -233,17 +251,20 @@ func (s *scan) rest(ended, size int64) error {
 	if s.err != nil || s.at >= size {
 		return s.err
 	}
+
 	p := place{s.line + 1, s.at, size - s.at}
 	if !s.isTorn {
 		s.empty(p, false)
 		return s.err
 	}
+
 	s.x.TornBytes = p.size
 	if p.size <= lines.MaxLine {
 		data, err := s.read(p)
 		if err != nil {
 			return err
 		}
+
 		if found, _ := lines.Rescue(data, s.form.Keys...); len(found) > 0 {
 			s.data(data, p, p)
 			s.edit(edit{place: place{p.line, size, 0}, with: []byte("\n"), action: EndLine,
@@ -251,6 +272,7 @@ func (s *scan) rest(ended, size int64) error {
 			return s.err
 		}
 	}
+
 	s.edit(edit{place: p, action: CutTorn, what: "the last line was never finished"})
 	return s.err
 }
@@ -287,6 +309,7 @@ func (s *scan) find(from, to, add int64, at func(b []byte) int) int64 {
 		if i := at(buf[:n]); i >= 0 && i < n {
 			return min(from+int64(i)+add, to)
 		}
+
 		from += int64(n)
 		if n == 0 {
 			if err != io.EOF {
@@ -295,6 +318,7 @@ func (s *scan) find(from, to, add int64, at func(b []byte) int) int64 {
 			return to
 		}
 	}
+
 	return to
 }
 
@@ -303,10 +327,12 @@ func (s *scan) read(p place) ([]byte, error) {
 	if p.size > math.MaxInt32 {
 		return nil, fmt.Errorf("a record of %d bytes", p.size)
 	}
+
 	data := make([]byte, p.size)
 	_, err := s.r.ReadAt(data, p.off)
 	if err == io.EOF {
 		err = nil
 	}
+
 	return data, err
 }

@@ -20,6 +20,7 @@ func Salvage(stub []byte) map[string]string {
 			found[key] = value
 		}
 	}
+
 	return found
 }
 

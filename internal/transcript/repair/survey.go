@@ -85,6 +85,7 @@ func (s *scan) record(f Fact, at, whole place) {
 		}
 		s.keys[key] = true
 	}
+
 	s.x.Records++
 	if s.x.Records == 1 {
 		s.header = f.Header
@@ -98,10 +99,12 @@ func (s *scan) record(f Fact, at, whole place) {
 	if f.Talk {
 		s.talks++
 	}
+
 	me := s.place(f, at)
 	for _, c := range f.Calls {
 		s.call(c, at, me)
 	}
+
 	for _, r := range f.Results {
 		s.result(r, at, me)
 	}
@@ -124,6 +127,7 @@ func (s *survey) place(f Fact, at place) int32 {
 	if id == 0 {
 		return none
 	}
+
 	me := int32(len(s.nodes))
 	n := node{place: at, id: id, parent: hash(f.Parent), lane: hash(f.Lane), group: hash(f.Group),
 		result: len(f.Results) > 0, to: none}
@@ -133,6 +137,7 @@ func (s *survey) place(f Fact, at place) int32 {
 	if _, known := s.index[id]; !known {
 		s.index[id] = me
 	}
+
 	s.nodes = append(s.nodes, n)
 	return me
 }
@@ -143,11 +148,13 @@ func (s *survey) call(c Call, at place, me int32) {
 	if key == 0 || s.done[key] {
 		return
 	}
+
 	if _, ended := s.lones[c.ID]; ended {
 		delete(s.lones, c.ID)
 		s.done[key] = true
 		return
 	}
+
 	s.open[c.ID] = asked{c, at, me} // one that is told twice, as asked for and as begun, is where it began
 }
 
@@ -156,11 +163,13 @@ func (s *survey) result(r Result, at place, me int32) {
 	if key == 0 || s.done[key] {
 		return
 	}
+
 	if _, known := s.open[r.Call]; known {
 		delete(s.open, r.Call)
 		s.done[key] = true
 		return
 	}
+
 	if _, known := s.lones[r.Call]; !known {
 		s.lones[r.Call] = lone{r, at, me}
 	}

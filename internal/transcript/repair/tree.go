@@ -27,12 +27,14 @@ func (s *survey) mend(remade map[uint64]bool) {
 			n.to = none // the beginning of a thread names what is in another file
 		}
 	}
+
 	const passes = 8
 	for range passes {
 		if !s.uncycle() {
 			return
 		}
 	}
+
 	// Broken on purpose: from here on no record follows a later one, so that there is no circle at all.
 	for i := range s.nodes {
 		if int(s.nodes[i].to) > i {
@@ -48,6 +50,7 @@ func (s *survey) uncycle() (found bool) {
 		walking
 		good
 	)
+
 	state := make([]byte, len(s.nodes))
 	var path []int32
 	for i := range s.nodes {
@@ -58,6 +61,7 @@ func (s *survey) uncycle() (found bool) {
 			path = append(path, at)
 			at = s.nodes[at].to
 		}
+
 		if at != none && state[at] == walking {
 			first := at
 			for j := len(path) - 1; path[j] != at; j-- {
@@ -66,10 +70,12 @@ func (s *survey) uncycle() (found bool) {
 			s.follow(first)
 			found = true
 		}
+
 		for _, j := range path {
 			state[j] = good
 		}
 	}
+
 	return found
 }
 

@@ -81,6 +81,7 @@ func (d *DB) Close() error {
 		err = errors.Join(err, os.RemoveAll(d.copy))
 		d.copy = ""
 	}
+
 	return err
 }
 
@@ -98,12 +99,14 @@ func (d *DB) view(ctx context.Context, fn func(*Tx) error) error {
 	if d.own != nil {
 		return transact(ctx, d.own, fn)
 	}
+
 	var err error
 	for range tries {
 		var before sight
 		if before, err = look(d.path); err != nil {
 			return err
 		}
+
 		if before.live() || before.journal.size > 0 && !before.wal.there {
 			err = d.inPlace(ctx, "mode=ro&readonly_shm=1", fn)
 			if !unreadable(err) {
@@ -117,6 +120,7 @@ func (d *DB) view(ctx context.Context, fn func(*Tx) error) error {
 			err = ErrBusy // somebody opened it meanwhile
 			continue
 		}
+
 		if err = d.makeCopy(ctx); err == nil {
 			return transact(ctx, d.own, fn)
 		}
@@ -124,6 +128,7 @@ func (d *DB) view(ctx context.Context, fn func(*Tx) error) error {
 			return err
 		}
 	}
+
 	return err
 }
 
@@ -151,10 +156,12 @@ func transact(ctx context.Context, db *sql.DB, fn func(*Tx) error) error {
 	if err != nil {
 		return err
 	}
+
 	err = fn(&Tx{tx, time.Now().Add(Hold)})
 	if rerr := tx.Rollback(); rerr != nil && !errors.Is(rerr, sql.ErrTxDone) {
 		err = errors.Join(err, rerr) // done: the context ended it
 	}
+
 	return err
 }
 
@@ -195,6 +202,7 @@ func look(path string) (sight, error) {
 	if !info.Mode().IsRegular() {
 		return s, ErrNotRegular
 	}
+
 	s.db = describe(info)
 	for suffix, f := range map[string]*file{"-wal": &s.wal, "-shm": &s.shm, "-journal": &s.journal} {
 		info, err := os.Stat(path + suffix)
@@ -204,8 +212,10 @@ func look(path string) (sight, error) {
 		if err != nil {
 			return s, err
 		}
+
 		*f = describe(info)
 	}
+
 	return s, nil
 }
 
@@ -231,11 +241,13 @@ func (d *DB) makeCopy(ctx context.Context) (err error) {
 	if d.copy, err = os.MkdirTemp("", "belay-read-"); err != nil { // 0700
 		return err
 	}
+
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.Close())
 		}
 	}()
+
 	to := filepath.Join(d.copy, "db")
 	for _, suffix := range []string{"", "-wal", "-journal"} {
 		if err := copyFile(d.path+suffix, to+suffix); err != nil && (suffix == "" || !errors.Is(err, fs.ErrNotExist)) {
@@ -245,9 +257,11 @@ func (d *DB) makeCopy(ctx context.Context) (err error) {
 			return err
 		}
 	}
+
 	if after, err := look(d.path); err != nil || after != before {
 		return errors.Join(ErrBusy, err)
 	}
+
 	d.own, err = open(to, "mode=rw")
 	return err
 }
@@ -257,11 +271,13 @@ func copyFile(from, to string) error {
 	if err != nil {
 		return err
 	}
+
 	defer in.Close() // read only
 	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
+
 	_, err = io.Copy(out, io.LimitReader(in, CopyMax))
 	return errors.Join(err, out.Close())
 }

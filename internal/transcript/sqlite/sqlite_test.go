@@ -39,24 +39,29 @@ func write(path string) error {
 	if err != nil {
 		return err
 	}
+
 	db.SetMaxOpenConns(1)
 	if _, err := db.Exec("create table if not exists rows (n integer primary key, text text)"); err != nil {
 		return err
 	}
+
 	n := 0
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		rows := 1
 		if in.Text() == "many" {
 			rows = 300
 		}
+
 		for range rows {
 			if _, err := db.Exec("insert into rows values (?, ?)", n, strings.Repeat("x", 3000)); err != nil {
 				return err
 			}
 			n++
 		}
+
 		fmt.Println("ok", n)
 	}
+
 	return db.Close()
 }
 
@@ -76,17 +81,22 @@ func startOwner(t *testing.T, path string) *owner {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	o.cmd.Stdin, o.in = r, w
 	out, err := o.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	o.out = bufio.NewReader(out)
 	if err := o.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	r.Close()
-	t.Cleanup(func() { o.in.Close(); _ = o.cmd.Process.Kill(); _ = o.cmd.Wait() }) // it has ended already, or is ended here
+
+	// it has ended already, or is ended here
+	t.Cleanup(func() { o.in.Close(); _ = o.cmd.Process.Kill(); _ = o.cmd.Wait() })
 	return o
 }
 
@@ -106,18 +116,22 @@ func files(t *testing.T, path string) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	all := map[string]string{}
 	for _, e := range list {
 		info, err := e.Info()
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		data, err := os.ReadFile(filepath.Join(filepath.Dir(path), e.Name()))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		all[e.Name()] = fmt.Sprintf("%x %v %v", sha256.Sum256(data), info.ModTime(), info.Mode())
 	}
+
 	return all
 }
 
@@ -133,6 +147,7 @@ func count(t *testing.T, path string) int {
 			t.Fatal(err)
 		}
 	}
+
 	copied := d.copy
 	if err := d.Close(); err != nil {
 		t.Error(err)
@@ -143,6 +158,7 @@ func count(t *testing.T, path string) int {
 	if n[1] < n[0] {
 		t.Errorf("got %d rows, then %d", n[0], n[1])
 	}
+
 	return n[1]
 }
 
@@ -214,6 +230,7 @@ func TestOwnerIsNeverHeldUp(t *testing.T) {
 			o.wait()
 		}
 	}()
+
 	views, last := 0, 0
 	for running := true; running; views++ {
 		select {
@@ -221,6 +238,7 @@ func TestOwnerIsNeverHeldUp(t *testing.T) {
 			running = false
 		default:
 		}
+
 		d := Open(path)
 		var n, most int
 		err := d.View(t.Context(), func(tx *Tx) error {
@@ -230,6 +248,7 @@ func TestOwnerIsNeverHeldUp(t *testing.T) {
 			time.Sleep(2 * time.Millisecond) // the owner goes on writing behind this state
 			return tx.QueryRow("select max(n) from rows").Scan(&most)
 		})
+
 		if errors.Is(err, ErrBusy) {
 			continue
 		}
@@ -239,14 +258,17 @@ func TestOwnerIsNeverHeldUp(t *testing.T) {
 		if most != n-1 || n < last {
 			t.Fatalf("got %d rows up to %d after %d, want one state", n, most, last)
 		}
+
 		last = n
 		if err := d.Close(); err != nil {
 			t.Error(err)
 		}
 	}
+
 	if last != rounds*300+1 {
 		t.Errorf("got %d rows at the end, want %d", last, rounds*300+1)
 	}
+
 	t.Logf("%d views", views)
 }
 
@@ -257,9 +279,13 @@ func TestLocksAreGoneAfterAView(t *testing.T) {
 	o.wait()
 	d := Open(path)
 	defer d.Close()
-	if err := d.View(t.Context(), func(tx *Tx) error { return tx.QueryRow("select 1 from rows").Scan(new(int)) }); err != nil {
+	if err := d.View(
+		t.Context(),
+		func(tx *Tx) error { return tx.QueryRow("select 1 from rows").Scan(new(int)) },
+	); err != nil {
 		t.Fatal(err)
 	}
+
 	o.in.Close() // the last one who closes it removes the log: it would not, were another one there
 	if err := o.cmd.Wait(); err != nil {
 		t.Fatal(err)
@@ -275,10 +301,12 @@ func TestNotThere(t *testing.T) {
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	junk := filepath.Join(dir, "junk")
 	if err := os.WriteFile(junk, []byte(strings.Repeat("no database ", 100)), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	fn := func(tx *Tx) error { return tx.QueryRow("select count(*) from sqlite_master").Scan(new(int)) }
 	for _, c := range []struct {
 		path string
@@ -288,6 +316,7 @@ func TestNotThere(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", c.path, err, c.want)
 		}
 	}
+
 	if err := Open(junk).View(t.Context(), fn); err == nil {
 		t.Error("a file that is no database: got no error")
 	}
@@ -296,28 +325,36 @@ func TestNotThere(t *testing.T) {
 	}
 }
 
-// TestJournalOfTheOldKind: a writer without a log that died in a transaction leaves a journal, which waits to be rolled back.
+// TestJournalOfTheOldKind: a writer without a log that died in a transaction leaves a journal, which waits to be rolled
+// back.
 func TestJournalOfTheOldKind(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db.sqlite")
 	db, err := sql.Open("sqlite", path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	db.SetMaxOpenConns(1)
-	for _, q := range []string{"create table rows (n)", "insert into rows values (1)", "pragma cache_size=1", "begin immediate", "insert into rows select randomblob(3000) from (select 1 union select 2 union select 3 union select 4 union select 5 union select 6 union select 7)"} {
+	for _, q := range []string{
+		"create table rows (n)", "insert into rows values (1)", "pragma cache_size=1", "begin immediate",
+		"insert into rows select randomblob(3000) from (select 1 union select 2 union select 3 union select 4 union select 5 union select 6 union select 7)",
+	} {
 		if _, err := db.Exec(q); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	dead := filepath.Join(t.TempDir(), "db.sqlite") // its files as a kill would leave them
 	for _, suffix := range []string{"", "-journal"} {
 		if err := copyFile(path+suffix, dead+suffix); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	before := files(t, dead)
 	if n := count(t, dead); n != 1 {
 		t.Errorf("got %d rows, want the 1 that was committed", n)
@@ -333,12 +370,19 @@ func BenchmarkView(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	defer db.Close()
 	if _, err := db.Exec("create table rows (n)"); err != nil {
 		b.Fatal(err)
 	}
+
 	for b.Loop() {
-		if err := Open(path).View(b.Context(), func(tx *Tx) error { return tx.QueryRow("select count(*) from rows").Scan(new(int)) }); err != nil {
+		if err := Open(
+			path,
+		).View(
+			b.Context(),
+			func(tx *Tx) error { return tx.QueryRow("select count(*) from rows").Scan(new(int)) },
+		); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -47,6 +47,7 @@ func (j *JSON) next() (byte, error) {
 			return 0, err
 		}
 	}
+
 	c := j.buf[j.pos]
 	j.pos++
 	return c, nil
@@ -82,6 +83,7 @@ func (j *JSON) Object(fn func(key string) error) error {
 		if err != nil {
 			return err
 		}
+
 		c, err := j.token()
 		if err != nil {
 			return err
@@ -89,6 +91,7 @@ func (j *JSON) Object(fn func(key string) error) error {
 		if c != ':' || len(key) < 2 || key[0] != '"' {
 			return ErrBroken
 		}
+
 		j.pending = true
 		return fn(string(key[1 : len(key)-1]))
 	})
@@ -105,6 +108,7 @@ func (j *JSON) members(open, closing byte, fn func() error) error {
 	if kind != open {
 		return j.Skip()
 	}
+
 	j.pos++
 	j.pending = false
 	for first := true; ; first = false {
@@ -119,6 +123,7 @@ func (j *JSON) members(open, closing byte, fn func() error) error {
 		case first:
 			j.pos--
 		}
+
 		j.pending = true
 		if err := fn(); err != nil {
 			return err
@@ -138,9 +143,11 @@ func (j *JSON) rest() error {
 			return err
 		}
 	}
+
 	if j.pending {
 		return j.Skip()
 	}
+
 	return nil
 }
 
@@ -165,20 +172,24 @@ func (j *JSON) value(limit int, raw []byte) ([]byte, bool, error) {
 			j.pos-- // the end of a word or a number
 			break
 		}
+
 		if len(raw) < limit || len(raw) == 0 {
 			raw = append(raw, c)
 		} else {
 			over = true
 		}
+
 		switch c {
 		case '"':
 			if raw, over, err = j.quoted(limit, raw, over); err != nil {
 				return nil, over, err
 			}
+
 		case '{', '[':
 			if depth++; depth > maxDepth {
 				return nil, over, ErrBroken
 			}
+
 		case '}', ']', ',', ':':
 			if depth == 0 {
 				return nil, over, ErrBroken
@@ -186,19 +197,23 @@ func (j *JSON) value(limit int, raw []byte) ([]byte, bool, error) {
 			if c == '}' || c == ']' {
 				depth--
 			}
+
 		default:
 			continue
 		}
+
 		if depth == 0 {
 			break
 		}
 	}
+
 	if errors.Is(err, ErrBroken) && depth == 0 && len(raw) > 0 && raw[0] != '"' {
 		err = nil // a word or a number at the very end
 	}
 	if err != nil {
 		return nil, over, err
 	}
+
 	j.pending = false
 	return raw, over, nil
 }
@@ -212,6 +227,7 @@ func (j *JSON) quoted(limit int, raw []byte, over bool) ([]byte, bool, error) {
 			}
 			j.pos--
 		}
+
 		begin := j.pos
 		ended := false
 		for i, c := range j.buf[j.pos:j.end] {
@@ -225,13 +241,16 @@ func (j *JSON) quoted(limit int, raw []byte, over bool) ([]byte, bool, error) {
 				break
 			}
 		}
+
 		if !ended {
 			j.pos = j.end
 		}
+
 		part := j.buf[begin:j.pos]
 		if room := max(limit-len(raw), 0); room < len(part) {
 			part, over = part[:room], true
 		}
+
 		raw = append(raw, part...)
 		if ended {
 			return raw, over, nil
@@ -248,6 +267,7 @@ func (j *JSON) Text() (io.Reader, error) {
 	if c != '"' {
 		return nil, ErrBroken
 	}
+
 	j.pending = false
 	j.text = &text{j: j}
 	return j.text, nil
@@ -269,13 +289,16 @@ func (t *text) Read(p []byte) (n int, err error) {
 			n += c
 			continue
 		}
+
 		if t.err != nil {
 			break
 		}
+
 		n += t.plain(p[n:])
 		if n == len(p) {
 			break
 		}
+
 		c, err := t.j.next()
 		switch {
 		case err != nil:
@@ -285,6 +308,7 @@ func (t *text) Read(p []byte) (n int, err error) {
 			if t.j.text == t {
 				t.j.text = nil
 			}
+
 		case c == '\\':
 			t.held, t.err = t.escape(nil)
 		default:
@@ -292,9 +316,11 @@ func (t *text) Read(p []byte) (n int, err error) {
 			n++
 		}
 	}
+
 	if n > 0 {
 		return n, nil
 	}
+
 	return 0, t.err
 }
 
@@ -309,6 +335,7 @@ func (t *text) plain(p []byte) int {
 			break
 		}
 	}
+
 	copy(p, from[:n])
 	t.j.pos += n
 	return n
@@ -320,6 +347,7 @@ func (t *text) escape(to []byte) ([]byte, error) {
 	if err != nil {
 		return to, err
 	}
+
 	switch c {
 	case 'n':
 		return append(to, '\n'), nil
@@ -334,6 +362,7 @@ func (t *text) escape(to []byte) ([]byte, error) {
 	case 'u':
 		return t.unit(to)
 	}
+
 	return append(to, c), nil
 }
 
@@ -343,11 +372,13 @@ func (t *text) unit(to []byte) ([]byte, error) {
 	if err != nil || !utf16.IsSurrogate(r) {
 		return utf8.AppendRune(to, r), err
 	}
+
 	for _, want := range []byte{'\\', 'u'} {
 		c, err := t.j.next()
 		if err != nil {
 			return to, err
 		}
+
 		if c != want {
 			t.j.pos-- // half a pair; what follows is read on its own
 			if want == 'u' {
@@ -357,10 +388,12 @@ func (t *text) unit(to []byte) ([]byte, error) {
 			return utf8.AppendRune(to, utf8.RuneError), nil
 		}
 	}
+
 	second, err := t.hex()
 	if pair := utf16.DecodeRune(r, second); pair != utf8.RuneError || err != nil {
 		return utf8.AppendRune(to, pair), err
 	}
+
 	return utf8.AppendRune(utf8.AppendRune(to, utf8.RuneError), second), nil
 }
 
@@ -371,6 +404,7 @@ func (t *text) hex() (rune, error) {
 		if err != nil {
 			return 0, err
 		}
+
 		switch {
 		case c >= '0' && c <= '9':
 			r = r<<4 | rune(c-'0')
@@ -382,5 +416,6 @@ func (t *text) hex() (rune, error) {
 			return 0, ErrBroken
 		}
 	}
+
 	return r, nil
 }

@@ -15,6 +15,7 @@ func texts(j *JSON, depth int) ([]string, error) {
 	if err != nil || depth > 100 {
 		return nil, errors.Join(err, j.Skip())
 	}
+
 	var list []string
 	switch kind {
 	case '{':
@@ -23,12 +24,14 @@ func texts(j *JSON, depth int) ([]string, error) {
 			list = append(list, more...)
 			return err
 		})
+
 	case '[':
 		err = j.Array(func() error {
 			more, err := texts(j, depth+1)
 			list = append(list, more...)
 			return err
 		})
+
 	case '"':
 		r, err := j.Text()
 		if err != nil {
@@ -36,10 +39,12 @@ func texts(j *JSON, depth int) ([]string, error) {
 		}
 		s, err := io.ReadAll(r)
 		return []string{string(s)}, err
+
 	default:
 		raw, _, err := j.Value(1 << 20)
 		return []string{string(raw)}, err
 	}
+
 	return list, err
 }
 
@@ -68,6 +73,7 @@ func TestJSONThatBreaksOff(t *testing.T) {
 			t.Errorf("%q: %v, want ErrBroken", whole[:n], err)
 		}
 	}
+
 	for _, bad := range []string{`{"a" 1}`, `{a:1}`, `[1 2]`, `{"a":}`, `[,]`, `]`, `{"a":"\uZZZZ"}`} {
 		if _, err := texts(NewJSON(strings.NewReader(bad)), 0); !errors.Is(err, ErrBroken) {
 			t.Errorf("%q: %v, want ErrBroken", bad, err)
@@ -86,6 +92,7 @@ func TestValueHasALimit(t *testing.T) {
 		got = append(got, string(raw))
 		return err
 	})
+
 	if err != nil || strings.Join(got, "|") != `over|{"long":"xxxxxxxxxxx|"next"` {
 		t.Errorf("%v, got %q", err, got)
 	}
@@ -110,6 +117,7 @@ func TestWhatIsNotReadIsSkipped(t *testing.T) {
 		}
 		return nil
 	})
+
 	if err != nil || got != `"seen"` {
 		t.Errorf("%v, got %q", err, got)
 	}
@@ -117,7 +125,9 @@ func TestWhatIsNotReadIsSkipped(t *testing.T) {
 
 // Any text ends, and a text that is JSON gives the strings that encoding/json gives.
 func FuzzJSON(f *testing.F) {
-	for _, s := range []string{`{"a":["b",1,{"c":"\ud83d\ude00"}]}`, `"\ud83d\u"`, `[[[[`, "{\"a\":\x00}", `{"a":"b"`, `"é"`} {
+	for _, s := range []string{
+		`{"a":["b",1,{"c":"\ud83d\ude00"}]}`, `"\ud83d\u"`, `[[[[`, "{\"a\":\x00}", `{"a":"b"`, `"é"`,
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -129,10 +139,12 @@ func FuzzJSON(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q: %v", s, err)
 		}
+
 		var one string
 		if json.Unmarshal([]byte(s), &one) == nil && s[0] == '"' {
 			clean := func(s string) string { return strings.ReplaceAll(strings.ToValidUTF8(s, ""), "\ufffd", "") }
-			if len(got) != 1 || clean(got[0]) != clean(one) { // broken bytes stay as they are: whoever reads the text cleans it
+			// broken bytes stay as they are: whoever reads the text cleans it
+			if len(got) != 1 || clean(got[0]) != clean(one) {
 				t.Errorf("%q: got %q, want %q", s, got, one)
 			}
 		}

@@ -36,11 +36,13 @@ func (t *page) item(it Item) error {
 	if it.Past {
 		t.past = &it
 	}
+
 	m := mark{checkpoint.Hash(it.ID), uint32(it.Hash)}
 	said := slices.Contains(t.was, it.ID)
 	if said {
 		t.kept = append(t.kept, it.ID)
 	}
+
 	if i := slices.IndexFunc(t.cur.Ring, func(o mark) bool { return o.ID == m.ID }); t.known && (said || i >= 0) {
 		t.found = true
 		t.last = t.last || i == len(t.cur.Ring)-1
@@ -49,8 +51,10 @@ func (t *page) item(it Item) error {
 		if i >= 0 && t.cur.Ring[i].Hash != m.Hash {
 			t.richer = append(t.richer, it)
 		}
+
 		return nil
 	}
+
 	switch {
 	case t.known && !t.found, t.more:
 		return nil
@@ -58,14 +62,17 @@ func (t *page) item(it Item) error {
 		t.more = true
 		return nil
 	}
+
 	if !it.Past {
 		t.push(m)
 	}
+
 	t.list = append(t.list, it)
 	t.bytes += it.Size
 	if t.window {
 		t.shrink()
 	}
+
 	return nil
 }
 
@@ -83,11 +90,13 @@ func (t *page) retracted() (list []checkpoint.Entry) {
 	if !t.whole || t.last || summed {
 		return nil
 	}
+
 	for _, id := range t.was {
 		if !slices.Contains(t.kept, id) {
 			list = append(list, checkpoint.Entry{Op: checkpoint.Retract, ID: id})
 		}
 	}
+
 	return list
 }
 
@@ -141,6 +150,7 @@ func (t *page) batch(about About, first, reset bool) checkpoint.Batch {
 	if t.window {
 		t.newest()
 	}
+
 	b := checkpoint.Batch{First: first, Skipped: t.skipped, More: t.more}
 	next := cursor{Ring: t.ring, Epoch: t.cur.Epoch, Past: t.cur.Past, Head: t.cur.Head, Lost: t.cur.Lost}
 	if about.Epoch != "" {
@@ -149,6 +159,7 @@ func (t *page) batch(about About, first, reset bool) checkpoint.Batch {
 	if reset {
 		b.Entries = append(b.Entries, checkpoint.Entry{Op: checkpoint.Reset})
 	}
+
 	b.Entries = append(b.Entries, t.retracted()...)
 	if len(about.Head) > 0 {
 		next.Head = short(fmt.Sprint(about.Head))
@@ -156,6 +167,7 @@ func (t *page) batch(about About, first, reset bool) checkpoint.Batch {
 			b.Entries = append(b.Entries, about.Head...)
 		}
 	}
+
 	list := t.list
 	if t.past != nil {
 		next.Past = short(t.past.ID)
@@ -164,9 +176,11 @@ func (t *page) batch(about About, first, reset bool) checkpoint.Batch {
 			list = append([]Item{*t.past}, list...)
 		}
 	}
+
 	if t.first != nil {
 		list = append([]Item{*t.first}, list...)
 	}
+
 	for _, it := range append(t.richer, list...) {
 		entries := it.Entries()
 		t.told(entries, it.ID)
@@ -177,6 +191,7 @@ func (t *page) batch(about About, first, reset bool) checkpoint.Batch {
 			b.Entries = append(b.Entries, e)
 		}
 	}
+
 	next.Said = slices.Clone(t.kept[max(0, len(t.kept)-saidSize):])
 	b.Losses = about.Losses
 	lost := b.Losses.BadLines + b.Losses.Oversized
@@ -185,6 +200,7 @@ func (t *page) batch(about About, first, reset bool) checkpoint.Batch {
 	} else if t.cur.Lost > 0 {
 		b.Losses.BadLines, b.Losses.Oversized, b.Losses.Bad = lost-t.cur.Lost, 0, nil
 	}
+
 	next.Lost = lost
 	b.Cursor = next.encode()
 	return b

@@ -154,10 +154,12 @@ func (r *Reader) Read(
 	if err := ctx.Err(); err != nil {
 		return none, err
 	}
+
 	file, info, err := lines.OpenRegular(r.path)
 	if err != nil {
 		return none, err
 	}
+
 	defer file.Close() // read only
 	now := lookAt(info)
 	cur, _ := readCursor(from)
@@ -167,6 +169,7 @@ func (r *Reader) Read(
 	case now.size > r.ceiling:
 		return tooLarge(cur, from != ""), nil
 	}
+
 	b, err := ReadFrom(ctx, file, r.walk, from, opt)
 	switch {
 	case errors.Is(err, ErrBroken):
@@ -174,6 +177,7 @@ func (r *Reader) Read(
 	case err != nil:
 		return none, fmt.Errorf("read %s: %w", r.path, err)
 	}
+
 	if after, err := file.Stat(); err != nil || lookAt(after) != now {
 		// It was rewritten in place under our eyes; the change calls for another Read.
 		return checkpoint.Batch{Cursor: from, Losses: checkpoint.Losses{Torn: max(now.size, 1)}}, nil
@@ -181,10 +185,12 @@ func (r *Reader) Read(
 	if b.First && !opt.Whole && !opt.Final && time.Since(now.changed) < liveFor {
 		b = withoutLastEnd(b)
 	}
+
 	r.next, r.look = b.Cursor, now
 	if b.More {
 		r.next = ""
 	}
+
 	return b, nil
 }
 
@@ -196,6 +202,7 @@ func withoutLastEnd(b checkpoint.Batch) checkpoint.Batch {
 	if last < 0 || b.Entries[last].Kind != checkpoint.EntryTurnEnd || !ok || len(cur.Ring) == 0 {
 		return b
 	}
+
 	cur.Ring[len(cur.Ring)-1].Hash ^= 1 // as if the message had not been whole: it comes again
 	b.Entries, b.Cursor, b.More = b.Entries[:last], cur.encode(), true
 	return b
@@ -227,6 +234,7 @@ func ReadFrom(ctx context.Context, in io.ReadSeeker, walk Walk, from checkpoint.
 	if told && (!ok || cur.Over) { // it is not known any more what was told of it
 		return restart(ctx, in, walk, cur, opt)
 	}
+
 	t := page{cur: cur, was: cur.Said, known: len(cur.Ring) > 0, window: !told && !opt.Whole}
 	about, err := walk(ctx, in, t.item)
 	t.whole = err == nil
@@ -242,13 +250,16 @@ func ReadFrom(ctx context.Context, in io.ReadSeeker, walk Walk, from checkpoint.
 		cur.Said = nil
 		b.Cursor = cur.encode()
 		return b, nil
+
 	case t.known && !t.found:
 		return restart(ctx, in, walk, cur, opt)
 	}
+
 	b := t.batch(about, !told, false)
 	if err != nil {
 		b.Losses.Torn = 1 // the rest of a file that nobody finishes; how much is missing cannot be told
 	}
+
 	return b, nil
 }
 
@@ -259,6 +270,7 @@ func restart(
 	if _, err := in.Seek(0, io.SeekStart); err != nil {
 		return checkpoint.Batch{}, err
 	}
+
 	t := page{window: true, cur: cursor{Lost: cur.Lost, Past: cur.Past}, was: cur.Said}
 	about, err := walk(ctx, in, t.item)
 	t.whole = err == nil
@@ -268,15 +280,18 @@ func restart(
 	if about.Hidden {
 		return checkpoint.Batch{Cursor: cursor{}.encode()}, nil
 	}
+
 	cleared := cur.Epoch != 0 && about.Epoch != "" && short(about.Epoch) != cur.Epoch
 	if cleared || about.Epoch == "" { // a new part begins anyhow; or nobody says that it is the same conversation
 		t.was = nil
 	}
+
 	b := t.batch(about, false, !cleared)
 	if cleared {
 		part := checkpoint.Entry{ID: "clear:" + Ident(about.Epoch), Kind: checkpoint.EntryClear}
 		b.Entries = append([]checkpoint.Entry{part}, b.Entries...)
 	}
+
 	return b, nil
 }
 

@@ -16,14 +16,15 @@ import (
 	"belay/checkpoint"
 )
 
-// toy is a toy document: a line is "id words", "?" at its end is a prompt, "~" before an id a summary; "#..." is the epoch,
-// "!" hides it, and a text without "." at its end is not whole.
+// toy is a toy document: a line is "id words", "?" at its end is a prompt, "~" before an id a summary; "#..." is the
+// epoch, "!" hides it, and a text without "." at its end is not whole.
 func toy(_ context.Context, in io.Reader, give func(Item) error) (About, error) {
 	var a About
 	data, err := io.ReadAll(in)
 	if err != nil {
 		return a, err
 	}
+
 	body, whole := strings.CutSuffix(string(data), ".")
 	for _, line := range strings.Split(strings.TrimSpace(body), "\n") {
 		id, words, _ := strings.Cut(line, " ")
@@ -37,24 +38,37 @@ func toy(_ context.Context, in io.Reader, give func(Item) error) (About, error) 
 			a.Epoch = id
 			continue
 		}
+
 		kind := checkpoint.EntryAssistant
 		if strings.HasSuffix(words, "?") {
 			kind = checkpoint.EntryUser
 		}
+
 		past := id[0] == '~'
 		if past {
 			kind = checkpoint.EntryCompaction
 		}
-		it := Item{ID: id, Hash: checkpoint.Hash(words), Size: len(line), Prompt: kind == checkpoint.EntryUser, Past: past, Entries: func() []checkpoint.Entry {
-			return []checkpoint.Entry{{ID: id, Kind: kind, Text: words}}
-		}}
+
+		it := Item{
+			ID:     id,
+			Hash:   checkpoint.Hash(words),
+			Size:   len(line),
+			Prompt: kind == checkpoint.EntryUser,
+			Past:   past,
+			Entries: func() []checkpoint.Entry {
+				return []checkpoint.Entry{{ID: id, Kind: kind, Text: words}}
+			},
+		}
+
 		if err := give(it); err != nil {
 			return a, err
 		}
 	}
+
 	if !whole {
 		return a, ErrBroken
 	}
+
 	return a, nil
 }
 
@@ -78,8 +92,10 @@ func show(list []checkpoint.Entry) string {
 		case e.Text != "":
 			s += "=" + e.Text
 		}
+
 		out = append(out, s)
 	}
+
 	return strings.Join(out, " ")
 }
 
@@ -115,12 +131,15 @@ func TestRewrites(t *testing.T) {
 				if len(b.Cursor) > 1000 {
 					t.Errorf("step %d: a cursor of %d bytes", i, len(b.Cursor))
 				}
+
 				cur = b.Cursor
+
 				// One reader that stays open gives the same.
 				k, err := kept.Read(context.Background(), keptAt, checkpoint.ReadOptions{})
 				if err != nil || show(k.Entries) != s.want {
 					t.Errorf("step %d: the reader that stays: %v, got %q, want %q", i, err, show(k.Entries), s.want)
 				}
+
 				keptAt = k.Cursor
 			}
 		})
@@ -135,6 +154,7 @@ func TestHalfFileAtTheEnd(t *testing.T) {
 	if err != nil || len(b.Entries) > 0 || b.Cursor != "" || b.Losses.Torn == 0 {
 		t.Errorf("while a writer may live: %v, %+v, want nothing but torn bytes", err, b)
 	}
+
 	b, err = r.Read(context.Background(), "", checkpoint.ReadOptions{Final: true})
 	if err != nil || show(b.Entries) != "a=hi? b=yes" || b.Losses.Torn == 0 {
 		t.Errorf("when none lives: %v, %q, torn %d, want what is whole", err, show(b.Entries), b.Losses.Torn)
@@ -146,6 +166,7 @@ func TestFirstSight(t *testing.T) {
 	for i := range 100 {
 		fmt.Fprintf(&doc, "u%d q%d?\na%d yes\n", i, i, i)
 	}
+
 	doc.WriteString(".")
 	path := filepath.Join(t.TempDir(), "doc")
 	put(t, path, doc.String())
@@ -153,8 +174,15 @@ func TestFirstSight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if !b.First || b.Skipped == 0 || len(b.Entries) != 41 || b.Entries[0].ID != "u0" || b.Entries[1].ID != "u80" {
-		t.Errorf("first %v, skipped %d, %d entries from %q: want the first prompt and the newest 20 with their answers", b.First, b.Skipped, len(b.Entries), show(b.Entries[:2]))
+		t.Errorf(
+			"first %v, skipped %d, %d entries from %q: want the first prompt and the newest 20 with their answers",
+			b.First,
+			b.Skipped,
+			len(b.Entries),
+			show(b.Entries[:2]),
+		)
 	}
 }
 
@@ -163,6 +191,7 @@ func TestWholeComesInPages(t *testing.T) {
 	for i := range 3*pageItems + 7 {
 		fmt.Fprintf(&doc, "m%d w%d\n", i, i)
 	}
+
 	path := filepath.Join(t.TempDir(), "doc")
 	put(t, path, doc.String()+".")
 	r := Open(path, toy)
@@ -173,13 +202,16 @@ func TestWholeComesInPages(t *testing.T) {
 		if err != nil || reads > 5 {
 			t.Fatal(reads, err)
 		}
+
 		for _, e := range b.Entries {
 			got = append(got, e.ID)
 		}
+
 		if cur = b.Cursor; !b.More {
 			break
 		}
 	}
+
 	if len(got) != 3*pageItems+7 || !slices.IsSortedFunc(got, func(a, b string) int {
 		var x, y int
 		fmt.Sscanf(a, "m%d", &x)
@@ -199,10 +231,12 @@ func TestOverTheCeiling(t *testing.T) {
 	if err != nil || len(first.Entries) > 0 || first.Losses.Oversized != 1 {
 		t.Errorf("%v, %+v: want one oversized record", err, first)
 	}
+
 	again, err := r.Read(context.Background(), first.Cursor, checkpoint.ReadOptions{Final: true})
 	if err != nil || again.Losses.Oversized != 0 {
 		t.Errorf("%v, %+v: want it counted once", err, again)
 	}
+
 	r.ceiling = Ceiling
 	b, err := r.Read(context.Background(), again.Cursor, checkpoint.ReadOptions{})
 	if err != nil || show(b.Entries) != "reset a=hi? b=yes" {
@@ -213,9 +247,20 @@ func TestOverTheCeiling(t *testing.T) {
 func TestStrangeCursorsAndFiles(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "doc")
-	if _, err := Open(path, toy).Read(context.Background(), "c", checkpoint.ReadOptions{}); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Open(
+		path,
+		toy,
+	).Read(
+		context.Background(),
+		"c",
+		checkpoint.ReadOptions{},
+	); !errors.Is(
+		err,
+		fs.ErrNotExist,
+	) {
 		t.Errorf("absent: %v, want fs.ErrNotExist", err)
 	}
+
 	put(t, path, "a hi?\n.")
 	for _, cur := range []checkpoint.Cursor{"x", "[]", `{"r":[1]}`, `{"o":12}`} {
 		b, err := Open(path, toy).Read(context.Background(), cur, checkpoint.ReadOptions{})
@@ -223,6 +268,7 @@ func TestStrangeCursorsAndFiles(t *testing.T) {
 			t.Errorf("cursor %q: %v, %q, want all of it", cur, err, show(b.Entries))
 		}
 	}
+
 	if b, err := Open(dir, toy).Read(context.Background(), "", checkpoint.ReadOptions{}); err == nil {
 		t.Errorf("a folder: %+v, want an error", b)
 	}
@@ -235,11 +281,13 @@ func TestUnchangedIsNotReadAgain(t *testing.T) {
 	if err := os.Chtimes(path, old, old); err != nil {
 		t.Fatal(err)
 	}
+
 	walks := 0
 	r := Open(path, func(ctx context.Context, in io.Reader, give func(Item) error) (About, error) {
 		walks++
 		return toy(ctx, in, give)
 	})
+
 	cur := checkpoint.Cursor("")
 	for range 3 {
 		b, err := r.Read(context.Background(), cur, checkpoint.ReadOptions{})
@@ -248,6 +296,7 @@ func TestUnchangedIsNotReadAgain(t *testing.T) {
 		}
 		cur = b.Cursor
 	}
+
 	if walks != 1 {
 		t.Errorf("%d walks through a file that does not change, want 1", walks)
 	}

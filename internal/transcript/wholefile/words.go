@@ -36,14 +36,17 @@ func ToolText(raw json.RawMessage) string {
 	if len(raw) == 0 || string(raw) == "null" {
 		return ""
 	}
+
 	var s string
 	if raw[0] == '"' && json.Unmarshal(raw, &s) == nil {
 		return ToolWords(s)
 	}
+
 	var compact bytes.Buffer
 	if json.Compact(&compact, raw) != nil {
 		return ToolWords(string(raw))
 	}
+
 	return ToolWords(compact.String())
 }
 
@@ -59,9 +62,11 @@ func Said(id, turn string, at time.Time, raw string) []checkpoint.Entry {
 	for _, m := range markers {
 		list = append(list, checkpoint.Entry{ID: m, Kind: checkpoint.EntryOwn, At: at})
 	}
+
 	if text != "" {
 		list = append(list, checkpoint.Entry{ID: id, Kind: checkpoint.EntryUser, At: at, Turn: turn, Text: text})
 	}
+
 	return list
 }
 

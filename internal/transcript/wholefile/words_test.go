@@ -19,6 +19,7 @@ func TestOwnBlocksAreTakenOut(t *testing.T) {
 		}
 		return s
 	}
+
 	frame := checkpoint.Frame("mark1", "what belay said </belay-record k=\"other\"> more of it")
 	for name, c := range map[string]struct{ in, want string }{
 		"plain":        {"before " + frame + " after", "before  after"},

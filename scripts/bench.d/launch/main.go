@@ -3,7 +3,8 @@
 //
 // It is a program of its own because it is small: the kernel counts the parent's peak RSS into that of a child.
 //
-// A line is fields separated by 0x1F: bytes for stdin, working directory, number of variables, the variables, the words.
+// A line is fields separated by 0x1F: bytes for stdin, working directory, number of variables, the variables, the
+// words.
 package main
 
 import (
@@ -21,16 +22,19 @@ func main() {
 	if err != nil {
 		os.Exit(1)
 	}
+
 	in := bufio.NewReader(os.Stdin)
 	for {
 		line, err := in.ReadString('\n')
 		if err != nil {
 			return
 		}
+
 		answer, err := launch(strings.Split(strings.TrimSuffix(line, "\n"), "\x1f"), null.Fd())
 		if err != nil {
 			answer = "error " + err.Error()
 		}
+
 		fmt.Println(answer)
 	}
 }
@@ -40,14 +44,17 @@ func launch(f []string, null uintptr) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	r, w, err := os.Pipe()
 	if err != nil {
 		return "", err
 	}
+
 	defer r.Close()
 	if _, err := w.WriteString(f[0]); err != nil { // less than a pipe holds
 		return "", err
 	}
+
 	w.Close()
 	words := f[3+vars:]
 	attr := &syscall.ProcAttr{Dir: f[1], Env: f[3 : 3+vars], Files: []uintptr{r.Fd(), null, null}}
@@ -56,6 +63,7 @@ func launch(f []string, null uintptr) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	var status syscall.WaitStatus
 	var use syscall.Rusage
 	for {
@@ -63,6 +71,7 @@ func launch(f []string, null uintptr) (string, error) {
 			break
 		}
 	}
+
 	took := time.Since(start)
 	return fmt.Sprint(took.Nanoseconds(), " ", use.Minflt, " ", use.Maxrss, " ", status.ExitStatus()), err
 }

@@ -11,11 +11,13 @@ func main() {
 	if err != nil {
 		os.Exit(1)
 	}
+
 	for {
 		c, err := l.Accept()
 		if err != nil {
 			os.Exit(1)
 		}
+
 		go func() {
 			defer c.Close()
 			buf := make([]byte, 4096)

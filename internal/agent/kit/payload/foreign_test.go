@@ -22,6 +22,7 @@ func nested(t *testing.T, s string, depth int) string {
 		}
 		s = string(b)
 	}
+
 	return s
 }
 
@@ -54,27 +55,41 @@ func TestStripOwn(t *testing.T) {
 			t.Errorf("%q: without: got %q, want %q", c.text, got, c.rest)
 		}
 	}
+
 	for depth := range 4 {
 		text := nested(t, "a "+block+" b", depth)
 		rest, markers := StripOwn(text)
-		if strings.Contains(rest, "said") || !slices.Equal(markers, []string{"mark1"}) || !slices.Equal(Markers(text), markers) {
-			t.Errorf("%d strings deep: got %q and %q, %q, want the block gone and its marker", depth, rest, markers, Markers(text))
+		if strings.Contains(rest, "said") || !slices.Equal(markers, []string{"mark1"}) ||
+			!slices.Equal(Markers(text), markers) {
+			t.Errorf(
+				"%d strings deep: got %q and %q, %q, want the block gone and its marker",
+				depth,
+				rest,
+				markers,
+				Markers(text),
+			)
 		}
 	}
 }
 
 // TestParsePayload: a whole object, a broken one, and what is left of one that was cut.
 func TestParsePayload(t *testing.T) {
-	whole := `{"id":"x","n":1,"on":true,"text":"` + strings.Repeat("some words ", 5) + `sécret\ud83d\ude00","last":{"a":[1,2]}}`
+	whole := `{"id":"x","n":1,"on":true,"text":"` + strings.Repeat(
+		"some words ",
+		5,
+	) + `sécret\ud83d\ude00","last":{"a":[1,2]}}`
+
 	p, err := ParsePayload([]byte("\xef\xbb\xbf"+whole), false)
 	if err != nil || p.ID("id") != "x" || !p.Flag("on") || p.Flag("n") || p.Text("n") != "" || p.Path("absent") != "" {
 		t.Fatalf("whole: got %v, %v", p, err)
 	}
+
 	for _, bad := range []string{"", "null", "7", "[1]", `{"a":`} {
 		if _, err := ParsePayload([]byte(bad), false); !errors.Is(err, ErrNoObject) {
 			t.Errorf("%q: got %v, want %v", bad, err, ErrNoObject)
 		}
 	}
+
 	for n := range len(whole) {
 		p, err := ParsePayload([]byte(whole[:n]), true)
 		if n < len(`{"id":"x"`) {
@@ -83,12 +98,18 @@ func TestParsePayload(t *testing.T) {
 		if err != nil || p.Text("id") != "x" {
 			t.Fatalf("cut at %d: got %v, %v, want what stands whole", n, p, err)
 		}
+
 		text := p.Text("text")
 		if strings.Contains(text, "s\u00e9") && !strings.Contains(whole[:n], `de00"`) {
 			t.Errorf("cut at %d: got %q, half a word", n, text)
 		}
 	}
-	long := Payload{"id": json.RawMessage(`"` + strings.Repeat("i", MaxID+1) + `"`), "path": json.RawMessage(`"/a\u0000b"`)}
+
+	long := Payload{
+		"id":   json.RawMessage(`"` + strings.Repeat("i", MaxID+1) + `"`),
+		"path": json.RawMessage(`"/a\u0000b"`),
+	}
+
 	if long.ID("id") != "" || long.Path("path") != "" {
 		t.Errorf("over the bounds: got %q and %q, want nothing", long.ID("id"), long.Path("path"))
 	}
@@ -102,6 +123,7 @@ func FuzzParsePayload(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		for key, raw := range p {
 			if !json.Valid(raw) {
 				t.Errorf("%q: member %q is no JSON: %q", data, key, raw)
@@ -115,11 +137,15 @@ func TestRealPath(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	link := filepath.Join(dir, "link")
 	if err := os.Symlink(dir, link); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]string{link: dir, "": "", "rel/../x": "rel/../x", "/no/such/../thing": "/no/thing"} {
+
+	for path, want := range map[string]string{
+		link: dir, "": "", "rel/../x": "rel/../x", "/no/such/../thing": "/no/thing",
+	} {
 		if got := RealPath(path); got != want {
 			t.Errorf("%q: got %q, want %q", path, got, want)
 		}

@@ -1,10 +1,10 @@
-// Package payload is what the agents' folders have in common where they take what another program wrote: its texts, in which
-// belay's own blocks may come back; its hook payloads, which may have been cut; the paths that it names; the words of a shell
-// command.
+// Package payload is what the agents' folders have in common where they take what another program wrote: its texts, in
+// which belay's own blocks may come back; its hook payloads, which may have been cut; the paths that it names; the
+// words of a shell command.
 //
 // It promises:
-//   - A block of belay's own is found in plain text, inside of JSON at any depth, and as a program escapes it for HTML; the
-//     time that takes grows with the text and no faster.
+//   - A block of belay's own is found in plain text, inside of JSON at any depth, and as a program escapes it for HTML;
+//     the time that takes grows with the text and no faster.
 //   - What is salvaged from a cut payload never ends inside a word: half a secret is none that a rule knows.
 //   - Nothing here keeps anything, or knows an agent.
 //
@@ -30,19 +30,22 @@ type frame struct {
 	marker     string
 }
 
-// StripOwn takes belay's own blocks out of a text and gives their markers, each once. A block whose end is missing goes to the
-// end of the text: some agents cut the middle out of what is too long. One pass, whatever the text holds.
+// StripOwn takes belay's own blocks out of a text and gives their markers, each once. A block whose end is missing goes
+// to the end of the text: some agents cut the middle out of what is too long. One pass, whatever the text holds.
 func StripOwn(s string) (rest string, markers []string) {
 	open, ok := next(s, false)
 	if !ok {
 		return s, nil
 	}
+
 	var kept strings.Builder
 	for ; ok; open, ok = next(s, false) {
 		kept.WriteString(s[:open.start])
 		markers = withMarker(markers, open.marker)
 		s = s[open.end:]
-		for closed := false; !closed; { // a block holds no closing marker but its own, unless the text was made to mislead
+
+		// a block holds no closing marker but its own, unless the text was made to mislead
+		for closed := false; !closed; {
 			end, ok := next(s, true)
 			if !ok {
 				return kept.String(), markers
@@ -51,6 +54,7 @@ func StripOwn(s string) (rest string, markers []string) {
 			s = s[end.end:]
 		}
 	}
+
 	kept.WriteString(s)
 	return kept.String(), markers
 }
@@ -87,16 +91,18 @@ func next(s string, closing bool) (frame, bool) {
 		if i < 0 {
 			return frame{}, false
 		}
+
 		at := from + i
 		if f, ok := frameAround(s, at, closing); ok {
 			return f, true
 		}
+
 		from = at + len(word)
 	}
 }
 
-// frameAround reads a frame by its word's place. Its signs may stand as they are, in a JSON string of any depth (each < and >
-// as \u003c and \u003e, each quote behind backslashes), or escaped for HTML.
+// frameAround reads a frame by its word's place. Its signs may stand as they are, in a JSON string of any depth (each <
+// and > as \u003c and \u003e, each quote behind backslashes), or escaped for HTML.
 func frameAround(s string, at int, closing bool) (f frame, ok bool) {
 	head := s[:at]
 	if closing {
@@ -104,21 +110,26 @@ func frameAround(s string, at int, closing bool) (f frame, ok bool) {
 			return f, false
 		}
 	}
+
 	if head, ok = signBefore(head, "<", "&lt;", "u003c"); !ok {
 		return f, false
 	}
+
 	tail, ok := strings.CutPrefix(s[at+len(word):], " k=")
 	if ok {
 		tail, ok = quoteAfter(tail)
 	}
+
 	n := strings.IndexAny(tail[:min(len(tail), maxMarker+1)], `"\<>&`)
 	if !ok || n < 1 {
 		return f, false
 	}
+
 	f.start, f.marker = len(head), tail[:n]
 	if tail, ok = quoteAfter(tail[n:]); ok {
 		tail, ok = signAfter(tail, ">", "&gt;", "u003e")
 	}
+
 	f.end = len(s) - len(tail)
 	return f, ok
 }
@@ -130,10 +141,12 @@ func signBefore(s, plain, html, code string) (string, bool) {
 			return rest, true
 		}
 	}
+
 	if rest, ok := strings.CutSuffix(s, code); ok {
 		bare := strings.TrimRight(rest, `\`)
 		return bare, len(bare) < len(rest)
 	}
+
 	return s, false
 }
 
@@ -144,6 +157,7 @@ func signAfter(s, plain, html, code string) (string, bool) {
 			return rest, true
 		}
 	}
+
 	bare := strings.TrimLeft(s, `\`)
 	rest, ok := strings.CutPrefix(bare, code)
 	return rest, ok && len(bare) < len(s)

@@ -44,6 +44,7 @@ func TestStripOwnIsLinear(t *testing.T) {
 			}
 			return best
 		}
+
 		small, big := cost(form(128<<10)), cost(form(1<<20))
 		if big > 40*(small+time.Millisecond) {
 			t.Errorf("%s: 128 KB took %s, 1 MB %s, want about 8 times", name, small, big)
@@ -59,6 +60,7 @@ func FuzzStripOwn(f *testing.F) {
 		if len(rest) > len(text) || len(markers) == 0 && rest != text {
 			t.Errorf("%q: rest %q, markers %q", text, rest, markers)
 		}
+
 		own := checkpoint.Frame("0123456789ab", body)
 		if strings.Contains(body, closing+"0123456789ab") {
 			return // no text can guess the marker

@@ -22,8 +22,8 @@ const (
 	MaxPath = 4096
 
 	mostHead = 1 << 20
-	// tornWord is how much of the end of a cut text is looked at for a place between two words. A secret must not survive
-	// because its second half is missing.
+	// tornWord is how much of the end of a cut text is looked at for a place between two words. A secret must not
+	// survive because its second half is missing.
 	tornWord = 4 << 10
 )
 
@@ -31,8 +31,8 @@ const (
 // expected, or beyond its bound: the form is the agent's and may change in any release.
 type Payload map[string]json.RawMessage
 
-// ParsePayload reads the object. Of a payload that was cut on its way it takes what stands whole before the cut, and the head
-// of the value that was cut.
+// ParsePayload reads the object. Of a payload that was cut on its way it takes what stands whole before the cut, and
+// the head of the value that was cut.
 func ParsePayload(b []byte, cut bool) (Payload, error) {
 	b = bytes.TrimPrefix(b, []byte(jsontext.BOM))
 	var p Payload
@@ -40,14 +40,17 @@ func ParsePayload(b []byte, cut bool) (Payload, error) {
 	if err == nil && p != nil {
 		return p, nil
 	}
+
 	if cut {
 		if p = salvage(b); len(p) > 0 {
 			return p, nil
 		}
 	}
+
 	if err == nil {
 		return nil, ErrNoObject // null
 	}
+
 	return nil, fmt.Errorf("%w: %w", ErrNoObject, err)
 }
 
@@ -57,6 +60,7 @@ func salvage(b []byte) Payload {
 	if start >= len(b) || b[start] != '{' {
 		return nil
 	}
+
 	p := Payload{}
 	for _, m := range jsontext.Read(b, start).Items {
 		if m.End >= 0 {
@@ -69,6 +73,7 @@ func salvage(b []byte) Payload {
 			p[m.Key] = head
 		}
 	}
+
 	return p
 }
 
@@ -79,6 +84,7 @@ func headOf(torn []byte) (json.RawMessage, bool) {
 	if len(torn) == 0 || strings.IndexByte(`"{[`, torn[0]) < 0 {
 		return nil, false // half a number or word
 	}
+
 	text := string(torn)
 	if torn[0] == '"' {
 		// The cut may lie inside an escape: at most \ud83d\ude00 less one byte.
@@ -86,14 +92,17 @@ func headOf(torn []byte) (json.RawMessage, bool) {
 		for i := 0; i < 12 && i < len(torn) && !ok; i++ {
 			ok = json.Unmarshal(append(bytes.Clone(torn[:len(torn)-i]), '"'), &text) == nil
 		}
+
 		if !ok {
 			return nil, false
 		}
 	}
+
 	near := max(0, len(text)-tornWord)
 	if i := strings.LastIndexFunc(text[near:], unicode.IsSpace); i >= 0 {
 		near += i
 	}
+
 	head, err := json.Marshal(strings.ToValidUTF8(text[:near], ""))
 	return head, err == nil
 }
@@ -129,8 +138,8 @@ func (p Payload) Flag(key string) bool {
 	return json.Unmarshal(p[key], &b) == nil && b
 }
 
-// RealPath follows links where a path leads somewhere on this machine, and else is its plain form. A relative one is not ours
-// to complete.
+// RealPath follows links where a path leads somewhere on this machine, and else is its plain form. A relative one is
+// not ours to complete.
 func RealPath(path string) string {
 	if !filepath.IsAbs(path) {
 		return path

@@ -7,11 +7,14 @@ func ShellWord(s string) string {
 	plain := s != ""
 	for i := 0; i < len(s) && plain; i++ {
 		c := s[i]
-		plain = c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-_./:@+", c) >= 0
+		plain = c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
+			strings.IndexByte("-_./:@+", c) >= 0
 	}
+
 	if plain {
 		return s
 	}
+
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
@@ -26,25 +29,30 @@ func ShellWords(line string) []string {
 			if quoted = c != '\''; quoted {
 				word.WriteByte(c)
 			}
+
 		case c == '\'':
 			open, quoted = true, true
 		case c == '\\' && i+1 < len(line):
 			i++
 			open = true
 			word.WriteByte(line[i])
+
 		case c == ' ':
 			if open {
 				words = append(words, word.String())
 			}
 			word.Reset()
 			open = false
+
 		default:
 			open = true
 			word.WriteByte(c)
 		}
 	}
+
 	if open {
 		words = append(words, word.String())
 	}
+
 	return words
 }

@@ -37,6 +37,7 @@ func (f File) Read() ([]byte, error) {
 	if f.Path == "" {
 		return nil, agent.ErrNoHome
 	}
+
 	info, err := f.FS.Lstat(f.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -47,6 +48,7 @@ func (f File) Read() ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s: %w: no regular file", f.Path, ErrForeign)
 	}
+
 	data, err := vfs.ReadFile(f.FS, f.Path, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", f.Path, err)
@@ -54,6 +56,7 @@ func (f File) Read() ([]byte, error) {
 	if !bytes.HasPrefix(data, []byte(f.Marker)) {
 		return nil, fmt.Errorf("%s: %w", f.Path, ErrForeign)
 	}
+
 	return data, nil
 }
 
@@ -63,12 +66,14 @@ func (f File) Put(text string, dryRun bool) (action string, err error) {
 	if err != nil {
 		return "", err
 	}
+
 	folders := foldersMade(old)
 	if old == nil {
 		if folders, err = f.missing(); err != nil {
 			return "", err
 		}
 	}
+
 	next := f.stamped(text, folders)
 	switch {
 	case bytes.Equal(old, next):
@@ -78,9 +83,11 @@ func (f File) Put(text string, dryRun bool) (action string, err error) {
 	default:
 		action = "create"
 	}
+
 	if dryRun {
 		return action, nil
 	}
+
 	mode := f.DirMode
 	if mode == 0 {
 		mode = vfs.DirMode
@@ -91,6 +98,7 @@ func (f File) Put(text string, dryRun bool) (action string, err error) {
 	if err != nil && old == nil {
 		f.removeFolders(folders) // what was made is nothing without the file
 	}
+
 	return action, err
 }
 
@@ -107,6 +115,7 @@ func (f File) Remove(tidy func(dir string)) error {
 			return err
 		}
 	}
+
 	old, err := f.Read()
 	if err != nil || old == nil {
 		return err
@@ -120,6 +129,7 @@ func (f File) Remove(tidy func(dir string)) error {
 	if tidy != nil {
 		tidy(filepath.Dir(f.Path))
 	}
+
 	f.removeFolders(foldersMade(old))
 	return nil
 }

@@ -48,6 +48,7 @@ func (pl Plugin) install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		texts = append(texts, text)
 	}
 
@@ -62,8 +63,10 @@ func (pl Plugin) install(p agent.Paths, dryRun bool) ([]agent.Change, error) {
 			}
 			return nil, err
 		}
+
 		changes = append(changes, agent.Change{Path: f.Path, Action: action, Detail: f.Detail})
 	}
+
 	return changes, nil
 }
 
@@ -86,9 +89,11 @@ func (pl Plugin) Uninstall(dryRun bool) ([]agent.Change, error) {
 			changes = append(changes, agent.Change{Path: f.Path, Action: "remove", Detail: "was made by install"})
 		}
 	}
+
 	if len(changes) == 0 {
 		changes = append(changes, agent.Change{Path: pl.Path, Action: "keep", Detail: "no " + pl.What + " of belay's"})
 	}
+
 	return changes, nil
 }
 
@@ -118,6 +123,7 @@ func (pl Plugin) Check(p agent.Paths) []string {
 			absent = append(absent, filepath.Base(filepath.Dir(f.Path)))
 			continue
 		}
+
 		if want, err := f.Text(p); err == nil && !f.Holds(old, want) {
 			what := "was written by another belay"
 			if !bytes.Contains(old, []byte("HOOK = "+strconv.Quote(p.Hook))) {
@@ -126,11 +132,13 @@ func (pl Plugin) Check(p agent.Paths) []string {
 			found = append(found, fmt.Sprintf("%s %s: install it again", f.Path, what))
 		}
 	}
+
 	switch {
 	case len(absent) > 0 && len(pl.Files) == 1:
 		found = append(found, fmt.Sprintf("%s is not there: the %s is not installed", pl.Path, pl.What))
 	case len(absent) > 0:
 		found = append(found, fmt.Sprintf("the %s is not installed at %s", pl.What, strings.Join(absent, ", ")))
 	}
+
 	return found
 }

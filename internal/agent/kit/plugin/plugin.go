@@ -46,6 +46,7 @@ func OneFile(text string, p agent.Paths) (string, error) {
 	if at < 0 {
 		return "", fmt.Errorf("assemble plugin: it does not import the line")
 	}
+
 	head, body := text[:at], text[at+len(lineImport):]
 	head = head[:strings.LastIndexByte(head, '\n')+1] // without the import itself
 	imports, rest := imported(line)
@@ -65,6 +66,7 @@ func imported(text string) (imports []string, rest string) {
 			kept.WriteString(l)
 		}
 	}
+
 	return imports, kept.String()
 }
 

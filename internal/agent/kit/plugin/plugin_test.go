@@ -29,20 +29,24 @@ func TestOneFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for text, want := range map[string]int{
-		`import * as fs from "node:fs";`: 1, `import * as net from "node:net";`: 1, "line.js": 0, "\nfunction makeLine(": 1, "\nexport ": 1,
+		`import * as fs from "node:fs";`: 1, `import * as net from "node:net";`: 1, "line.js": 0,
+		"\nfunction makeLine(": 1, "\nexport ": 1,
 		`const HOOK = "/opt/be\"lay/belay-hook";`: 1, `const SOCKET = "/run/b.sock";`: 1, "\nconst MINE = 1;": 1,
 	} {
 		if n := strings.Count(got, text); n != want {
 			t.Errorf("%q is there %d times, want %d:\n%s", text, n, want, got)
 		}
 	}
+
 	if !strings.HasPrefix(got, "// mine\n// two lines\n\nimport ") {
 		t.Errorf("begins with %.60q, want the plugin's own first lines", got)
 	}
 	if _, err := OneFile("const a = 1;\n", paths); err == nil {
 		t.Error("a plugin that does not import the line: got no error")
 	}
+
 	for _, hook := range []string{"", "belay-hook", "/a\xff"} {
 		if _, err := OneFile(body, agent.Paths{Hook: hook}); !errors.Is(err, agent.ErrBadHook) {
 			t.Errorf("hook %q: got %v, want %v", hook, err, agent.ErrBadHook)
@@ -62,22 +66,28 @@ func TestFile(t *testing.T) {
 			t.Errorf("put %q (dry: %v): got %q, %v, want %q", c.text, c.dry, got, err, c.want)
 		}
 	}
+
 	data, err := f.Read()
-	if want := "# ours\n# Folders made for it: 2\n\ntwo"; err != nil || string(data) != want || !f.Holds(data, "# ours\n\ntwo") || f.Holds(data, "# ours\n\none") {
+	if want := "# ours\n# Folders made for it: 2\n\ntwo"; err != nil || string(data) != want ||
+		!f.Holds(data, "# ours\n\ntwo") ||
+		f.Holds(data, "# ours\n\none") {
 		t.Errorf("got %q, %v, want %q", data, err, want)
 	}
+
 	tidied := ""
 	for range 2 { // once more: nothing is there
 		if err := f.Remove(func(dir string) { tidied += dir }); err != nil {
 			t.Error(err)
 		}
 	}
+
 	if left, err := os.ReadDir(root); err != nil || len(left) > 0 || tidied != filepath.Dir(f.Path) {
 		t.Errorf("left: %v, %v, tidied %q, want nothing, and one tidying", left, err, tidied)
 	}
 	if err := os.WriteFile(filepath.Join(root, "theirs"), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	f.Path = filepath.Join(root, "theirs")
 	if _, err := f.Put("# ours\n\none", false); !errors.Is(err, ErrForeign) {
 		t.Errorf("another's file: got %v, want %v", err, ErrForeign)

@@ -58,6 +58,7 @@ func (k Files) Read(path string) (File, error) {
 	if !info.Mode().IsRegular() {
 		return f, fmt.Errorf("read %s: no regular file", path)
 	}
+
 	f.Exists, f.mode = true, info.Mode().Perm()
 	if f.Text, err = vfs.ReadFile(k.FS, f.Target, MaxFile); err != nil {
 		return f, fmt.Errorf("read %s: %w", path, err)
@@ -68,6 +69,7 @@ func (k Files) Read(path string) (File, error) {
 	if f.mode&0o200 == 0 {
 		f.locked = fmt.Errorf("%w: its mode is %04o", ErrReadOnly, f.mode)
 	}
+
 	return f, nil
 }
 
@@ -83,6 +85,7 @@ func followLinks(path string) string {
 		if !filepath.IsAbs(link) {
 			link = filepath.Join(filepath.Dir(path), link)
 		}
+
 		path = link
 	}
 	return path
@@ -132,9 +135,11 @@ func (k Files) Put(f File, next, bare []byte, detail string, dryRun bool) (agent
 		c.Action = "keep"
 		return c, nil
 	}
+
 	if f.locked != nil || dryRun {
 		return c, f.locked
 	}
+
 	return c, k.change(f, next, bare)
 }
 
@@ -146,6 +151,7 @@ func (k Files) change(f File, next, bare []byte) error {
 	if err != nil {
 		return err
 	}
+
 	made := false
 	if dir := filepath.Dir(f.Target); !f.Exists {
 		_, err := k.FS.Lstat(dir)
@@ -156,6 +162,7 @@ func (k Files) change(f File, next, bare []byte) error {
 			return err
 		}
 	}
+
 	hash := hashOf(next)
 	if f.Exists && rec.wrote(f.Text) {
 		// The one before stays: a crash may come before the new text is in place.
@@ -163,9 +170,11 @@ func (k Files) change(f File, next, bare []byte) error {
 	} else {
 		rec = record{Target: f.Target, Existed: f.Exists, MadeDir: made, Original: bare, Written: []string{hash}}
 	}
+
 	if err := k.writeRecord(rec); err != nil {
 		return err
 	}
+
 	return k.write(f, next)
 }
 
@@ -178,6 +187,7 @@ func (k Files) write(f File, next []byte) error {
 	if now.Exists != f.Exists || now.Target != f.Target || !bytes.Equal(now.Text, f.Text) {
 		return ErrChanged
 	}
+
 	return vfs.ReplaceMode(k.FS, f.Target, next, f.mode)
 }
 
@@ -198,6 +208,7 @@ func (k Files) Undo(f File, bare []byte, empty bool) (Undo, error) {
 	if u.rec, err = k.readRecord(f.Target); err != nil || !f.Exists {
 		return u, err
 	}
+
 	switch made := len(u.rec.Written) > 0 && !u.rec.Existed; {
 	case u.rec.wrote(f.Text) && u.rec.Existed:
 		u.Action, u.next = "restore", u.rec.Original
@@ -210,6 +221,7 @@ func (k Files) Undo(f File, bare []byte, empty bool) (Undo, error) {
 	default:
 		u.Action, u.next = "change", bare
 	}
+
 	return u, f.locked
 }
 
@@ -231,15 +243,18 @@ func (k Files) Do(u Undo) error {
 	if err != nil {
 		return err
 	}
+
 	switch u.Action {
 	case "restore", "change":
 		err = k.write(u.file, u.next)
 	case "remove":
 		err = k.remove(u.file, u.rec)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	return k.dropRecord(u.file.Target)
 }
 
@@ -248,14 +263,17 @@ func (k Files) remove(f File, rec record) error {
 	if err := k.FS.Remove(f.Target); err != nil {
 		return err
 	}
+
 	dir := filepath.Dir(f.Target)
 	if !rec.MadeDir {
 		return k.FS.SyncDir(dir)
 	}
+
 	left, err := k.FS.ReadDir(dir)
 	if err != nil || len(left) > 0 {
 		return errors.Join(err, k.FS.SyncDir(dir))
 	}
+
 	return k.FS.Remove(dir)
 }
 
@@ -274,10 +292,12 @@ func (k Files) readRecord(target string) (record, error) {
 	if err != nil {
 		return record{}, fmt.Errorf("read install record %s: %w", path, err)
 	}
+
 	var r record
 	if json.Unmarshal(text, &r) != nil || r.Target != target {
 		return record{}, nil
 	}
+
 	return r, nil
 }
 
@@ -293,6 +313,7 @@ func (k Files) writeRecord(r record) error {
 	if err != nil {
 		return fmt.Errorf("write install record %s: %w", path, err)
 	}
+
 	return nil
 }
 

@@ -50,6 +50,7 @@ func (s Spec) parse(b []byte) (document, error) {
 		d.hooks, d.has = d.root, true
 		return d, nil
 	}
+
 	hooks, has := d.root.Find("hooks")
 	if !has {
 		return d, nil
@@ -57,6 +58,7 @@ func (s Spec) parse(b []byte) (document, error) {
 	if b[hooks.Value] != '{' {
 		return d, fmt.Errorf("%w: \"hooks\" is no object", ErrForeignForm)
 	}
+
 	d.hooks, d.has = jsontext.Read(b, hooks.Value), true
 	return d, nil
 }
@@ -82,18 +84,22 @@ func (s Spec) Merge(text []byte, p agent.Paths) ([]byte, error) {
 		if strings.TrimSpace(string(text)) != "" && string(text) != jsontext.BOM { // comments
 			fresh = string(text) + "\n" + fresh
 		}
+
 		text = []byte(fresh)
 	}
+
 	want := map[string]any{}
 	for _, e := range s.Events {
 		want[e.Name] = s.group(p, e)
 	}
+
 	text, err := s.strip(text, want)
 	for _, e := range s.Events {
 		if err == nil {
 			text, err = s.add(text, e.Name, want[e.Name])
 		}
 	}
+
 	return text, err
 }
 
@@ -129,11 +135,14 @@ func (s Spec) group(p agent.Paths, e Event) any {
 		for _, a := range args {
 			line += " " + payload.ShellWord(a)
 		}
+
 		if s.Exec {
 			line = "exec " + line
 		}
+
 		h.Command, h.Args = line, nil
 	}
+
 	if s.Bash {
 		h.Bash, h.TimeoutSec, h.Command, h.Timeout = h.Command, h.Timeout, "", 0
 	}
@@ -141,6 +150,7 @@ func (s Spec) group(p agent.Paths, e Event) any {
 	if s.Flat {
 		return h
 	}
+
 	return group{Matcher: e.Matcher, Hooks: []handler{h}}
 }
 
@@ -150,24 +160,28 @@ func (s Spec) add(text []byte, event string, group any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	lay := jsontext.LayoutOf(text, d.root)
 	if !d.has {
 		return jsontext.Put(text, d.root, lay, func(l jsontext.Layout) string {
 			return l.Set("hooks", map[string][]any{event: {group}})
 		}), nil
 	}
+
 	ev, ok := d.hooks.Find(event)
 	if !ok {
 		return jsontext.Put(text, d.hooks, lay, func(l jsontext.Layout) string {
 			return l.Set(event, []any{group})
 		}), nil
 	}
+
 	if text[ev.Value] != '[' {
 		return nil, fmt.Errorf("%w: hooks of %s are no list", ErrForeignForm, event)
 	}
 	if len(s.own(text, ev)) > 0 {
 		return text, nil
 	}
+
 	list := jsontext.Read(text, ev.Value)
 	return jsontext.Put(text, list, lay, func(l jsontext.Layout) string { return l.Set("", group) }), nil
 }
@@ -185,10 +199,12 @@ func (s Spec) strip(text []byte, keep map[string]any) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		next, found := s.stripOne(d, keep)
 		if !found {
 			return text, nil
 		}
+
 		text = next
 	}
 }
@@ -198,6 +214,7 @@ func (s Spec) stripOne(d document, keep map[string]any) ([]byte, bool) {
 		if d.b[ev.Value] != '[' {
 			continue // not belay's, and add says so
 		}
+
 		found := s.own(d.b, ev)
 		if len(found) == 0 {
 			continue
@@ -205,12 +222,14 @@ func (s Spec) stripOne(d document, keep map[string]any) ([]byte, bool) {
 		if g, ok := keep[ev.Key]; ok && len(found) == 1 && sameJSON(found[0].GroupText, g) {
 			continue
 		}
+
 		levels := append([]level{{d.hooks, n}}, found[0].levels...)
 		for i, m := range d.root.Items {
 			if m.Key == "hooks" && m.Value == d.hooks.Open {
 				levels = append([]level{{d.root, i}}, levels...)
 			}
 		}
+
 		return cutLone(d.b, levels), true
 	}
 	return nil, false
@@ -229,6 +248,7 @@ func cutLone(b []byte, levels []level) []byte {
 		}
 		at--
 	}
+
 	return jsontext.Cut(b, levels[at].in, levels[at].n)
 }
 
@@ -248,14 +268,17 @@ func (s Spec) Handlers(text []byte, event string) ([]Handler, error) {
 	if s.Dialect.Blank(text) {
 		return nil, nil
 	}
+
 	d, err := s.parse(text)
 	if err != nil {
 		return nil, err
 	}
+
 	ev, ok := d.hooks.Find(event)
 	if !ok || text[ev.Value] != '[' {
 		return nil, nil
 	}
+
 	return s.own(text, ev), nil
 }
 
@@ -272,14 +295,17 @@ func (s Spec) own(b []byte, event jsontext.Item) []Handler {
 			}
 			continue
 		}
+
 		if b[g.Start] != '{' {
 			continue
 		}
+
 		members := jsontext.Read(b, g.Start)
 		list, ok := members.Find("hooks")
 		if !ok || b[list.Value] != '[' {
 			continue
 		}
+
 		handlers := jsontext.Read(b, list.Value)
 		for n, at := range handlers.Items {
 			if h := b[at.Start:at.End]; s.isOwn(h) {
@@ -288,6 +314,7 @@ func (s Spec) own(b []byte, event jsontext.Item) []Handler {
 			}
 		}
 	}
+
 	return found
 }
 
@@ -306,14 +333,17 @@ func (s Spec) argvOf(handler []byte) []string {
 	if s.Dialect.Decode(handler, &p) != nil || s.Type != "" && p.Text("type") != s.Type {
 		return nil
 	}
+
 	line := cmp.Or(p.Text("command"), p.Text("bash"))
 	if json.Unmarshal(p["args"], &args) == nil && len(args) > 0 {
 		return append([]string{line}, args...)
 	}
+
 	argv := payload.ShellWords(line)
 	if len(argv) > 0 && argv[0] == "exec" {
 		argv = argv[1:]
 	}
+
 	return argv
 }
 

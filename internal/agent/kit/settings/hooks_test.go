@@ -45,7 +45,10 @@ func TestMerge(t *testing.T) {
 			t.Errorf("%s: the second time %q, %v", tt.name, again, err)
 		}
 	}
-	for text, want := range map[string]error{`[]`: jsontext.ErrNoObject, `{,}`: jsontext.ErrNoObject, `{"hooks":[]}`: ErrForeignForm, `{"hooks":{"Stop":1}}`: ErrForeignForm} {
+	for text, want := range map[string]error{
+		`[]`: jsontext.ErrNoObject, `{,}`: jsontext.ErrNoObject, `{"hooks":[]}`: ErrForeignForm,
+		`{"hooks":{"Stop":1}}`: ErrForeignForm,
+	} {
 		if _, err := ours.Merge([]byte(text), ourPaths); !errors.Is(err, want) {
 			t.Errorf("%s: error %v, want %v", text, err, want)
 		}
@@ -55,7 +58,9 @@ func TestMerge(t *testing.T) {
 func TestHandlersTellTheirPlaces(t *testing.T) {
 	text := `{"hooks":{"Stop":[{"hooks":[{"command":"user"}]}, {"matcher":"m","hooks":[{"command":"user"},{"command":"own Stop"}]}]}}`
 	list, err := ours.Handlers([]byte(named(text)), "Stop")
-	if err != nil || len(list) != 1 || list[0].Group != 1 || list[0].Index != 1 || string(list[0].Text) != named(`{"command":"own Stop"}`) || !bytes.Contains(list[0].GroupText, []byte(`"m"`)) {
+	if err != nil || len(list) != 1 || list[0].Group != 1 || list[0].Index != 1 ||
+		string(list[0].Text) != named(`{"command":"own Stop"}`) ||
+		!bytes.Contains(list[0].GroupText, []byte(`"m"`)) {
 		t.Errorf("got %+v, %v, want the one of ours", list, err)
 	}
 }
@@ -76,6 +81,7 @@ func TestFilesWayBack(t *testing.T) {
 	if err := os.Symlink("real", path); err != nil {
 		t.Fatal(err)
 	}
+
 	step := func(next string) {
 		t.Helper()
 		f, err := k.Read(path)
@@ -86,22 +92,26 @@ func TestFilesWayBack(t *testing.T) {
 			t.Fatalf("change: %v, note %q", err, f.note())
 		}
 	}
+
 	undo := func(action, text string) {
 		t.Helper()
 		f, err := k.Read(path)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		u, err := k.Undo(f, []byte("bare"), false)
 		if err == nil {
 			err = k.Do(u)
 		}
+
 		got, _ := os.ReadFile(path)
 		info, serr := os.Stat(target)
 		if err != nil || u.Action != action || string(got) != text || serr != nil || info.Mode().Perm() != 0o640 {
 			t.Errorf("undo: %s, %v, text %q, mode %v; want %s and %q", u.Action, err, got, info.Mode(), action, text)
 		}
 	}
+
 	step("one")
 	step("two")
 	undo("restore", "old")
@@ -109,6 +119,7 @@ func TestFilesWayBack(t *testing.T) {
 	if err := os.WriteFile(target, []byte("somebody's"), 0o640); err != nil {
 		t.Fatal(err)
 	}
+
 	undo("change", "bare")
 
 	f, err := k.Read(path)
@@ -125,7 +136,11 @@ func TestFilesWayBack(t *testing.T) {
 
 // FuzzMerge: merging twice is merging once, and taking ours out again leaves what the user's text means.
 func FuzzMerge(f *testing.F) {
-	for _, s := range []string{"", "{}", "\ufeff{}\r\n", usual, `{"hooks":{"Stop":[{"hooks":[{"command":"/belay-hook one Stop"}]}],"Stop":[]}}`, `{"hooks":{},"hooks":{"Start":[]}}`} {
+	for _, s := range []string{
+		"", "{}", "\ufeff{}\r\n", usual,
+		`{"hooks":{"Stop":[{"hooks":[{"command":"/belay-hook one Stop"}]}],"Stop":[]}}`,
+		`{"hooks":{},"hooks":{"Start":[]}}`,
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -133,6 +148,7 @@ func FuzzMerge(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		next, err := ours.Merge(text, ourPaths)
 		if err != nil {
 			return
@@ -140,8 +156,11 @@ func FuzzMerge(f *testing.F) {
 		if again, err := ours.Merge(next, ourPaths); err != nil || !bytes.Equal(again, next) {
 			t.Errorf("%q: the second time %q, %v", next, again, err)
 		}
+
 		after, err := ours.Strip(next)
-		if err != nil || !jsontext.JSON.Blank(text) && meaning(before) != nil && !reflect.DeepEqual(meaning(before), meaning(after)) {
+		if err != nil ||
+			!jsontext.JSON.Blank(text) && meaning(before) != nil &&
+				!reflect.DeepEqual(meaning(before), meaning(after)) {
 			t.Errorf("%q: after all %q, %v, want the meaning of %q", text, after, err, before)
 		}
 	})
@@ -159,8 +178,10 @@ func meaning(text []byte) map[string]any {
 			delete(hooks, event)
 		}
 	}
+
 	if len(hooks) == 0 {
 		delete(m, "hooks")
 	}
+
 	return m
 }

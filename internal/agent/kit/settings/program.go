@@ -55,6 +55,7 @@ func PackageVersion(fsys vfs.FS, program string, mine func(name string) bool) (v
 		}
 		dir = filepath.Dir(dir)
 	}
+
 	return "", false
 }
 
@@ -69,9 +70,11 @@ func Present(fsys vfs.FS, path, home string, npm func(name string) bool, program
 			return version, true
 		}
 	}
+
 	if home == "" {
 		return "", false
 	}
+
 	_, err := os.Stat(home) // a link to a folder is one
 	return "", err == nil
 }

@@ -103,14 +103,17 @@ func (s Spec) install(p agent.Paths, dryRun bool, more func(next []byte) string)
 	if err = p.OneLine(); err != nil {
 		return c, err
 	}
+
 	f, err := s.Read()
 	if err != nil {
 		return c, err
 	}
+
 	next, err := s.Merge(f.Text, p)
 	if err != nil {
 		return c, err
 	}
+
 	bare, err := s.Strip(f.Text)
 	if err != nil {
 		return c, err
@@ -120,6 +123,7 @@ func (s Spec) install(p agent.Paths, dryRun bool, more func(next []byte) string)
 	if more != nil {
 		c.Detail += more(next)
 	}
+
 	return c, err
 }
 
@@ -129,10 +133,12 @@ func (s Spec) Undo() (Undo, error) {
 	if err != nil {
 		return Undo{}, err
 	}
+
 	bare, err := s.Strip(f.Text)
 	if err != nil {
 		return Undo{}, err
 	}
+
 	return s.Files().Undo(f, bare, s.empty(bare))
 }
 
@@ -146,6 +152,7 @@ func (s Spec) Uninstall(dryRun bool) ([]agent.Change, error) {
 	if err != nil {
 		return nil, fmt.Errorf("uninstall hooks from %s: %w", s.Path(), err)
 	}
+
 	return []agent.Change{u.Change("hooks")}, nil
 }
 
@@ -159,6 +166,7 @@ func (s Spec) Check(p agent.Paths) []string {
 	case !f.Exists:
 		return append(found, s.Path()+" is not there: no hook is installed")
 	}
+
 	for _, e := range s.Events {
 		list, err := s.Handlers(f.Text, e.Name)
 		if err != nil {
@@ -168,6 +176,7 @@ func (s Spec) Check(p agent.Paths) []string {
 			found = append(found, e.Name+": "+fault)
 		}
 	}
+
 	return found
 }
 
@@ -200,12 +209,15 @@ func (s Spec) check(e Event, list []Handler, p agent.Paths) (found []string) {
 	if s.Async != "" && h.Flag("async") {
 		found = append(found, "hook is async: "+s.Async)
 	}
+
 	var g struct{ Matcher string }
+
 	// A matcher of another type is as wrong as a narrow one.
 	err := s.Dialect.Decode(list[0].GroupText, &g)
 	if err != nil || !slices.Contains([]string{"", "*", e.Matcher}, g.Matcher) {
 		found = append(found, fmt.Sprintf("hook's matcher %q leaves calls out", g.Matcher))
 	}
+
 	return found
 }
 
@@ -217,6 +229,7 @@ func (s Spec) checkTimeout(e Event, h payload.Payload) []string {
 	if s.Unit < time.Second {
 		unit = "milliseconds"
 	}
+
 	var timeout *float64
 	most := float64(e.Timeout / s.Unit)
 	switch err := json.Unmarshal(h[key], &timeout); {
@@ -228,5 +241,6 @@ func (s Spec) checkTimeout(e Event, h payload.Payload) []string {
 		const form = "hook's timeout is %g %s, less than a second: the unit is no second here"
 		return []string{fmt.Sprintf(form, *timeout, unit)}
 	}
+
 	return nil
 }

@@ -19,12 +19,24 @@ func hookFile(t *testing.T) (Spec, agent.Paths) {
 	t.Helper()
 	dir := t.TempDir()
 	p := agent.Paths{Hook: filepath.Join(dir, "it's here", "belay-hook")}
-	if err := errors.Join(os.MkdirAll(filepath.Dir(p.Hook), 0o700), os.WriteFile(p.Hook, []byte("#!"), 0o700)); err != nil {
+	if err := errors.Join(
+		os.MkdirAll(filepath.Dir(p.Hook), 0o700),
+		os.WriteFile(p.Hook, []byte("#!"), 0o700),
+	); err != nil {
 		t.Fatal(err)
 	}
+
 	home := filepath.Join(dir, "home")
-	return Spec{Agent: "one", Home: home, File: "hooks.json", State: filepath.Join(dir, "state"), FS: vfs.OS{},
-		Flat: true, Unit: time.Second, Events: []Event{{Name: "begin", Timeout: time.Second, Waits: true}, {Name: "end", Timeout: time.Second}}}, p
+	return Spec{
+		Agent:  "one",
+		Home:   home,
+		File:   "hooks.json",
+		State:  filepath.Join(dir, "state"),
+		FS:     vfs.OS{},
+		Flat:   true,
+		Unit:   time.Second,
+		Events: []Event{{Name: "begin", Timeout: time.Second, Waits: true}, {Name: "end", Timeout: time.Second}},
+	}, p
 }
 
 func put(t *testing.T, path, text string) {
@@ -43,6 +55,7 @@ func get(t *testing.T, path string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return string(data)
 }
 
@@ -61,6 +74,7 @@ func TestInstallAndBack(t *testing.T) {
 		if c.before != "absent" {
 			put(t, f.Path(), c.before)
 		}
+
 		for n, want := range []string{c.action, "keep"} {
 			for _, dry := range []bool{true, false} {
 				got, err := f.Install(p, dry, nil)
@@ -72,17 +86,21 @@ func TestInstallAndBack(t *testing.T) {
 				}
 			}
 		}
+
 		now := get(t, f.Path())
 		if found := f.Check(p); len(found) > 0 {
 			t.Errorf("%q: %v in\n%s", c.before, found, now)
 		}
-		if strings.Contains(now, "/old/belay-hook-1") || strings.Contains(c.before, "two") && !strings.Contains(now, "belay-hook two begin") {
+		if strings.Contains(now, "/old/belay-hook-1") ||
+			strings.Contains(c.before, "two") && !strings.Contains(now, "belay-hook two begin") {
 			t.Errorf("%q became\n%s\nwant the older hook of this agent gone, and another agent's kept", c.before, now)
 		}
+
 		before := c.before
 		if strings.Contains(before, "-1 one") { // an older belay's goes too
 			before = `{"version":1,"hooks":{"begin":[{"command":"/old/belay-hook two begin"}]}}`
 		}
+
 		got, err := f.Uninstall(false)
 		if now := get(t, f.Path()); err != nil || got[0].Action != c.back || now != before {
 			t.Errorf("%q: uninstall: %+v %v, left %q", c.before, got, err, now)
@@ -106,6 +124,7 @@ func TestUninstallAfterEdits(t *testing.T) {
 		if _, err := f.Install(p, false, nil); err != nil {
 			t.Fatal(err)
 		}
+
 		put(t, f.Path(), strings.Replace(get(t, f.Path()), c.from, c.to, 1))
 		if _, err := f.Uninstall(false); err != nil {
 			t.Fatal(err)
@@ -138,6 +157,7 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s %q: %v, %q left; want %v and nothing changed", c.text, c.hook, err, get(t, f.Path()), c.want)
 		}
 	}
+
 	f, p := hookFile(t)
 	f.Home = ""
 	if _, err := f.Install(p, false, nil); !errors.Is(err, agent.ErrNoHome) {
@@ -160,15 +180,18 @@ func TestCheck(t *testing.T) {
 		if _, err := f.Install(p, false, nil); err != nil {
 			t.Fatal(err)
 		}
+
 		put(t, f.Path(), strings.Replace(get(t, f.Path()), c.from, c.to, 1))
 		if found := f.Check(p); len(found) != 1 || !strings.HasPrefix(found[0], c.want) {
 			t.Errorf("%s to %s: %q, want %q", c.from, c.to, found, c.want)
 		}
 	}
+
 	f, p := hookFile(t)
 	if found := f.Check(p); len(found) != 1 || !strings.Contains(found[0], "no hook is installed") {
 		t.Errorf("not installed: %q", found)
 	}
+
 	p.Hook = "/absent/belay-hook"
 	if found := f.Check(p); len(found) != 2 {
 		t.Errorf("no program: %q, want it said beside", found)

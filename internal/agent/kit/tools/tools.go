@@ -1,5 +1,5 @@
-// Package tools says what a tool call does: whether it may change something, which file, and which of its arguments tells
-// most. Each agent declares its own tools in a Table; programs without a folder of their own have Generic.
+// Package tools says what a tool call does: whether it may change something, which file, and which of its arguments
+// tells most. Each agent declares its own tools in a Table; programs without a folder of their own have Generic.
 //
 // It errs on one side only: a call that may change something is never taken for one that reads.
 package tools
@@ -15,7 +15,8 @@ import (
 // Table is the tools that an agent has, by their names in lower case. A tool that is not in it may change something.
 type Table map[string]Tool
 
-// Tool is what one tool does. The zero value may change something, perhaps a file that an argument of a usual name says.
+// Tool is what one tool does. The zero value may change something, perhaps a file that an argument of a usual name
+// says.
 type Tool struct {
 	reads    bool
 	files    []string // arguments that name the file that it changes
@@ -58,8 +59,8 @@ var (
 // maxFile is the longest name of a file that is one, in bytes.
 const maxFile = 512
 
-// Act says what a call does. Input is its arguments, a JSON text without secrets that may have been cut: of one that was
-// cut nothing can be told, and the call may change something.
+// Act says what a call does. Input is its arguments, a JSON text without secrets that may have been cut: of one that
+// was cut nothing can be told, and the call may change something.
 func (t Table) Act(name, input string) checkpoint.Act {
 	tool := t[strings.ToLower(name)]
 	var args arguments
@@ -74,6 +75,7 @@ func (t Table) Act(name, input string) checkpoint.Act {
 	if !act.Reads {
 		act.File = args.file(tool.files)
 	}
+
 	return act
 }
 
@@ -98,6 +100,7 @@ func (a arguments) command(names []string) string {
 		}
 		command += s
 	}
+
 	return command
 }
 
@@ -105,11 +108,13 @@ func (a arguments) file(names []string) string {
 	if names == nil {
 		names = paths
 	}
+
 	for _, k := range names {
 		if p, ok := a.text(k); ok && p != "" && len(p) <= maxFile {
 			return p
 		}
 	}
+
 	return ""
 }
 
@@ -130,10 +135,12 @@ func (a arguments) words(name string) []string {
 	if ok {
 		return strings.Fields(s)
 	}
+
 	var list []string
 	if json.Unmarshal(a[name], &list) != nil {
 		return nil
 	}
+
 	return list
 }
 
@@ -146,12 +153,13 @@ var (
 	gitLookers = []string{"status", "log", "diff", "show", "blame", "rev-parse", "ls-files", "describe"}
 )
 
-// looksOnly knows the plainest commands alone: one word that only reads, no redirection, no second command, no option that
-// could name a file to write or a program to run.
+// looksOnly knows the plainest commands alone: one word that only reads, no redirection, no second command, no option
+// that could name a file to write or a program to run.
 func looksOnly(command string) bool {
 	if strings.ContainsAny(command, ">;&|`$\n(") {
 		return false
 	}
+
 	words := strings.Fields(command)
 	if len(words) == 0 {
 		return false
@@ -166,5 +174,6 @@ func looksOnly(command string) bool {
 	if words[0] == "git" && len(words) > 1 {
 		return slices.Contains(gitLookers, words[1])
 	}
+
 	return slices.Contains(lookers, words[0])
 }

@@ -21,11 +21,13 @@ func TestTellingArgument(t *testing.T) {
 		{`{"command":"cut he […] `, ""},
 		{"", ""},
 	}
+
 	for _, c := range tests {
 		if got := Generic.Act("x", c.input).Digest; got != c.want {
 			t.Errorf("%s: got %q, want %q", c.input, got, c.want)
 		}
 	}
+
 	long := Generic.Act("x", `{"command":"`+strings.Repeat("é", 5000)+`"}`).Digest
 	if long != checkpoint.Line(long) || !strings.Contains(long, "[…]") {
 		t.Errorf("%d bytes, want one bounded line with a mark", len(long))
@@ -34,24 +36,52 @@ func TestTellingArgument(t *testing.T) {
 
 func TestReads(t *testing.T) {
 	looks := []string{"ls -l", "git status", "cat a.txt", "git log --max-count=3"}
-	changes := []string{"rm a", "ls > x", "cat a | tee b", "git push", "ls; rm a", "$(rm a)", "", "make", "git", "ls\nrm a", "sort -o a b",
-		"git diff --output=x", "git branch -D x", "date -s now", "tree -o x", "git -c core.pager=x log", "less -o x y", "rg --pre ./x y", "file -C -m x"}
+	changes := []string{
+		"rm a",
+		"ls > x",
+		"cat a | tee b",
+		"git push",
+		"ls; rm a",
+		"$(rm a)",
+		"",
+		"make",
+		"git",
+		"ls\nrm a",
+		"sort -o a b",
+		"git diff --output=x",
+		"git branch -D x",
+		"date -s now",
+		"tree -o x",
+		"git -c core.pager=x log",
+		"less -o x y",
+		"rg --pre ./x y",
+		"file -C -m x",
+	}
+
 	for _, c := range looks {
 		if !Generic.Act("Bash", fmt.Sprintf(`{"command":%q}`, c)).Reads {
 			t.Errorf("%q may change something, want it only reads", c)
 		}
 	}
+
 	for _, c := range changes {
 		if Generic.Act("Bash", fmt.Sprintf(`{"command":%q}`, c)).Reads {
 			t.Errorf("%q only reads, want it may change something", c)
 		}
 	}
-	for name, want := range map[string]bool{"Read": true, "grep": true, "Edit": false, "mcp__x__read": false, "": false} {
+
+	for name, want := range map[string]bool{
+		"Read": true, "grep": true, "Edit": false, "mcp__x__read": false, "": false,
+	} {
 		if got := Generic.Act(name, `{}`).Reads; got != want {
 			t.Errorf("%q: reads %v, want %v", name, got, want)
 		}
 	}
-	for _, input := range []string{`{"command":"ls […`, `{"command":["ls"]}`, `{"command":["rm","a"],"cmd":"ls"}`, `{"command":"ls","cmd":"rm"}`, ""} {
+
+	for _, input := range []string{
+		`{"command":"ls […`, `{"command":["ls"]}`, `{"command":["rm","a"],"cmd":"ls"}`, `{"command":"ls","cmd":"rm"}`,
+		"",
+	} {
 		if Generic.Act("Bash", input).Reads {
 			t.Errorf("%s only reads, want it may change something", input)
 		}
