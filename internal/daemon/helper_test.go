@@ -83,12 +83,13 @@ func tempDirIn(t *testing.T, base string) string {
 
 // testOptions are the design's settings but for small gates: what a test needs to wait for is short.
 func testOptions(dir string, log *zap.Logger) Options {
+	host := agent.Host{Home: os.Getenv("HOME"), State: dir, FS: vfs.OS{}, Env: os.Getenv} // as home has set them
 	return Options{
 		StateDir: dir,
 		FS:       vfs.OS{},
 		Log:      log,
 		Version:  "test",
-		Agents:   all.All(agent.Host{}),
+		Agents:   all.All(host),
 		Gates: checkpoint.Gates{
 			SparseTime:   time.Hour,
 			SparseRounds: 5,
