@@ -262,7 +262,7 @@ func TestOldStateFile(t *testing.T) {
 
 		start(t, b)
 		time.Sleep(time.Second)
-		if got := b.State().NextProbe; got.Sub(time.Now()).Round(time.Minute) != 4*time.Minute {
+		if got := b.State().NextProbe; time.Until(got).Round(time.Minute) != 4*time.Minute {
 			t.Errorf("next probe at %s, want 4 minutes after the first", got)
 		}
 	})

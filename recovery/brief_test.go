@@ -202,7 +202,8 @@ func TestNowTellsWhatIsMissing(t *testing.T) {
 	)
 
 	lacks(t, r.Text, "Plan")
-	if got, want := r.Lost, (Lost{BadLines: 3, TornBytes: 17, Holes: 1, HoleBytes: 4096, Events: 4, Gone: true}); got != want {
+	want := Lost{BadLines: 3, TornBytes: 17, Holes: 1, HoleBytes: 4096, Events: 4, Gone: true}
+	if got := r.Lost; got != want {
 		t.Errorf("lost: got %+v, want %+v", got, want)
 	}
 }

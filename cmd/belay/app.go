@@ -44,15 +44,16 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "belay",
 		Short: "Keeps what an AI agent was doing, and tells its next session",
-		Long: `belay runs beside an AI agent. It keeps a durable record of what the agent is doing, and after a crash, a restart or a
-compaction it gives the next session what it needs to go on.
+		Long: `belay runs beside an AI agent. It keeps a durable record of what the agent is doing, and after a
+crash, a restart or a compaction it gives the next session what it needs to go on.
 
   belay install                  wire the agents of this machine; their hooks start the daemon
   belay run -- claude            run an agent, see how it ends, and say how to go on
   belay status                   what is watched, and what is at risk now
   belay recover                  what a new session in this folder would be told
 
-Exit codes: 0 it worked, 1 failed, 2 wrong use, 3 no such session, 4 no daemon, 5 degraded, 6 doctor found something.`,
+Exit codes: 0 it worked, 1 failed, 2 wrong use, 3 no such session, 4 no daemon, 5 degraded, 6
+doctor found something.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs, // words that are no command come to RunE, which knows how to complain

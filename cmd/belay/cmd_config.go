@@ -17,8 +17,9 @@ func (a *app) configCmd() *cobra.Command {
 		Use:     "config",
 		GroupID: groupSetUp,
 		Short:   "Print every setting and where its value comes from",
-		Long: `Prints every setting: defaults, then the file (~/.config/belay/config.yaml or BELAY_CONFIG), then the environment
-(BELAY_GATES_SPARSE_TIME and so on), then flags. With --check every fault is an error, and all are told at once.
+		Long: `Prints every setting: defaults, then the file (~/.config/belay/config.yaml or BELAY_CONFIG), then
+the environment (BELAY_GATES_SPARSE_TIME and so on), then flags. With --check every fault is an
+error, and all are told at once.
 
   belay config
   belay config --check

@@ -38,9 +38,9 @@ func (a *app) daemonCmd() *cobra.Command {
 		Use:     "daemon",
 		GroupID: groupSetUp,
 		Short:   "Run the daemon, in the foreground",
-		Long: `Runs the daemon until SIGTERM or Ctrl-C. There is one for each user; hooks start it by themselves when none runs.
-SIGTERM takes the last checkpoints; nothing is lost by a restart. SIGHUP reads the settings anew: all of them, or none when one
-is wrong. The log is belay.log in the state folder.
+		Long: `Runs the daemon until SIGTERM or Ctrl-C. There is one for each user; hooks start it by themselves
+when none runs. SIGTERM takes the last checkpoints; nothing is lost by a restart. SIGHUP reads the
+settings anew: all of them, or none when one is wrong. The log is belay.log in the state folder.
 
   belay daemon
   BELAY_STATE_DIR=/tmp/try belay daemon
@@ -55,7 +55,8 @@ To have it run always, under systemd and on macOS:
   belay daemon --print-unit=launchd > ~/Library/LaunchAgents/belay.plist
   launchctl bootstrap gui/$UID ~/Library/LaunchAgents/belay.plist
 
-Exit codes: 0 stopped, 1 it could not run (another one runs, no place for the socket), 2 wrong flags or settings.`,
+Exit codes: 0 stopped, 1 it could not run (another one runs, no place for the socket), 2 wrong
+flags or settings.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			debug.SetGCPercent(50) // a small daemon that lives for weeks: memory matters more than the collector's time

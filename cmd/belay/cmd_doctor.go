@@ -40,8 +40,9 @@ func (a *app) doctorCmd() *cobra.Command {
 		Use:     "doctor",
 		GroupID: groupSetUp,
 		Short:   "Check that everything is in place",
-		Long: `Looks at settings, state folder, daemon, socket, store, hooks of the agents on this machine and their transcripts, and says what to do
-about each thing that is not right. It changes nothing, but closes a state folder that others could read.
+		Long: `Looks at settings, state folder, daemon, socket, store, hooks of the agents on this machine and
+their transcripts, and says what to do about each thing that is not right. It changes nothing, but
+closes a state folder that others could read.
 
   belay doctor
   belay doctor --json

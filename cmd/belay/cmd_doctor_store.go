@@ -27,14 +27,16 @@ func (a *app) doctorStoreCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "store",
 		Short: "Check every byte that belay keeps",
-		Long: `Reads the whole state folder and tells every rule that is broken in it: modes and owners, foreign and left-over files, the journal's
-records and their numbers, saved states, every checkpoint's checksum, number and chain, the mirrors, the spool and the small files.
-It only reads, and a daemon may be at work meanwhile. What a crash left and the next start mends is no finding.
+		Long: `Reads the whole state folder and tells every rule that is broken in it: modes and owners, foreign
+and left-over files, the journal's records and their numbers, saved states, every checkpoint's
+checksum, number and chain, the mirrors, the spool and the small files. It only reads, and a
+daemon may be at work meanwhile. What a crash left and the next start mends is no finding.
 
   belay doctor store
   belay doctor store --session 4f7c1d1e-2b7a-4c55-9a0e-6a3c1b8f2d10 --json
 
-Exit codes: 0 the store is whole, 1 it is not or cannot be read, 2 wrong flags or settings, 3 no such session.`,
+Exit codes: 0 the store is whole, 1 it is not or cannot be read, 2 wrong flags or settings, 3 no
+such session.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.settings(false)
@@ -138,10 +140,8 @@ func checkStore(ctx context.Context, d state.Dir, o check.Options, asJSON bool, 
 	}
 
 	if asJSON {
-		if err := printJSON(
-			out,
-			map[string]any{"whole": broken == 0, "sessions": sessions, "findings": list},
-		); err != nil {
+		report := map[string]any{"whole": broken == 0, "sessions": sessions, "findings": list}
+		if err := printJSON(out, report); err != nil {
 			return err
 		}
 	} else {

@@ -35,17 +35,20 @@ func (a *app) doctorTranscriptCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "transcript FILE",
 		Short: "Look into an agent's transcript, and repair a copy of it",
-		Long: `Says what a transcript holds, what is damaged in it and where, which calls are open, and whether the agent itself would take the
-session up again. It changes nothing. With --repair it writes a copy that the agent takes: what is torn is cut, records on one line
-get their own, open calls get a result (interrupted, outcome not known), broken parents are mended; all else stays byte for byte.
-Put the copy in the place of the original yourself, while the agent does not run, and keep the original.
+		Long: `Says what a transcript holds, what is damaged in it and where, which calls are open, and whether
+the agent itself would take the session up again. It changes nothing. With --repair it writes a
+copy that the agent takes: what is torn is cut, records on one line get their own, open calls get
+a result (interrupted, outcome not known), broken parents are mended; all else stays byte for
+byte. Put the copy in the place of the original yourself, while the agent does not run, and keep
+the original.
 
   belay doctor transcript session.jsonl
   belay doctor transcript session.jsonl --agent pi --json
   belay doctor transcript session.jsonl --repair repaired.jsonl
 
-Exit codes: 0 it is whole and can be resumed (with --repair: the copy), 1 something is wrong with it or it cannot be read,
-2 wrong flags, or there is something at OUT, 3 no such file, or a file of no agent that belay knows.`,
+Exit codes: 0 it is whole and can be resumed (with --repair: the copy), 1 something is wrong with
+it or it cannot be read, 2 wrong flags, or there is something at OUT, 3 no such file, or a file of
+no agent that belay knows.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return &usage{what: fmt.Sprintf("doctor transcript takes one file, got %d", len(args))}

@@ -151,10 +151,11 @@ func (a *app) eventCmd() *cobra.Command {
 		Use:     "event [JSON]",
 		GroupID: groupEvents,
 		Short:   "Send one event of any agent, as JSON",
-		Long: `Sends an event: the JSON object from the argument or from standard input. The daemon is started when none runs. Without --agent it
-belongs to the one session that has this id; a new session's agent is then "other". Its kind is one of start, prompt, stop, tool-start,
-tool-end, compacting, compacted, child-start, child-end, end, exit, mark, task, beat; text holds words, call and name a tool call.
-docs/protocol.md lists all fields.
+		Long: `Sends an event: the JSON object from the argument or from standard input. The daemon is started
+when none runs. Without --agent it belongs to the one session that has this id; a new session's
+agent is then "other". Its kind is one of start, prompt, stop, tool-start, tool-end, compacting,
+compacted, child-start, child-end, end, exit, mark, task, beat; text holds words, call and name a
+tool call. docs/protocol.md lists all fields.
 
   belay event --agent mine --session s1 '{"kind":"prompt","text":"write the report"}'
   echo '{"kind":"tool-start","call":"c1","name":"deploy"}' | BELAY_SESSION=s1 belay event --agent mine
@@ -241,7 +242,8 @@ func (a *app) markCmd() *cobra.Command {
 		Use:     "mark TEXT",
 		GroupID: groupSessions,
 		Short:   "Keep a note or a decision in the session's record",
-		Long: `Keeps a note. With --decision it is kept for good, given to every later session, and a FULL checkpoint is taken at once.
+		Long: `Keeps a note. With --decision it is kept for good, given to every later session, and a FULL
+checkpoint is taken at once.
 
   belay mark --session 3f0c... --decision "The API stays on v1 until March."
 
@@ -284,12 +286,13 @@ func (a *app) checkpointCmd() *cobra.Command {
 		Use:     "checkpoint",
 		GroupID: groupSessions,
 		Short:   "Take a FULL checkpoint of a session now",
-		Long: `Takes a FULL checkpoint whatever the time gate says, and waits until it is on disk. With nothing new since the last FULL none is
-taken.
+		Long: `Takes a FULL checkpoint whatever the time gate says, and waits until it is on disk. With nothing
+new since the last FULL none is taken.
 
   belay checkpoint --session 3f0c...
 
-Exit codes: 0 taken, nothing new, or owed for a second, 1 failed, 2 wrong use, 3 no such session, 4 no daemon, 5 degraded.`,
+Exit codes: 0 taken, nothing new, or owed for a second, 1 failed, 2 wrong use, 3 no such session,
+4 no daemon, 5 degraded.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			req, err := a.known(cmd.Context(), &f, wire.Request{Op: "checkpoint"})
@@ -325,7 +328,8 @@ func (a *app) resetCmd() *cobra.Command {
 		Use:     "reset",
 		GroupID: groupSetUp,
 		Short:   "Try the store now and leave degraded mode if it works",
-		Long: `Probes the store at once. If it can be written, the breaker closes and the owed checkpoints are taken.
+		Long: `Probes the store at once. If it can be written, the breaker closes and the owed checkpoints are
+taken.
 
   belay reset
 

@@ -111,16 +111,18 @@ func (a *app) installCmd() *cobra.Command {
 		Use:     "install [AGENT]",
 		GroupID: groupSetUp,
 		Short:   "Wire the agents: their hooks call belay from now on",
-		Long: `Adds belay's hooks to the settings of an agent, or of every agent that is on this machine, and keeps everything else in them. Twice is
-as good as once. When belay and belay-hook are not in one folder on PATH, both are copied to $XDG_DATA_HOME/belay/bin
-(~/.local/share/belay/bin) first: hooks run in an environment of the agent's. An agent that runs hooks only once a person trusts
+		Long: `Adds belay's hooks to the settings of an agent, or of every agent that is on this machine, and
+keeps everything else in them. Twice is as good as once. When belay and belay-hook are not in one
+folder on PATH, both are copied to $XDG_DATA_HOME/belay/bin (~/.local/share/belay/bin) first:
+hooks run in an environment of the agent's. An agent that runs hooks only once a person trusts
 them is told so with --trust, and never without.
 
   belay install --dry-run
   belay install
   belay install codex --trust
 
-Exit codes: 0 done, 1 failed (the settings of that agent were not changed) or no agent is here, 2 no such agent.`,
+Exit codes: 0 done, 1 failed (the settings of that agent were not changed) or no agent is here, 2
+no such agent.`,
 		Args: cobra.ArbitraryArgs,
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return installable(), cobra.ShellCompDirectiveNoFileComp
@@ -212,8 +214,8 @@ func (a *app) uninstallCmd() *cobra.Command {
 		Use:     "uninstall [AGENT]",
 		GroupID: groupSetUp,
 		Short:   "Take belay's hooks out of the agents' settings",
-		Long: `Puts the settings of an agent, or of all, back byte for byte when nobody changed them since, else takes out belay's entries alone.
-What belay has recorded stays.
+		Long: `Puts the settings of an agent, or of all, back byte for byte when nobody changed them since, else
+takes out belay's entries alone. What belay has recorded stays.
 
   belay uninstall claude-code
   belay uninstall --dry-run

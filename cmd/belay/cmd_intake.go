@@ -23,7 +23,8 @@ func (a *app) intakeCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "intake",
 		Short: "Take in an event that found no daemon (belay-hook starts this)",
-		Long: `Takes one request of belay-hook's from standard input, starts a daemon and hands it over, or keeps it in the spool.
+		Long: `Takes one request of belay-hook's from standard input, starts a daemon and hands it over, or keeps
+it in the spool.
 
   belay intake < request
 

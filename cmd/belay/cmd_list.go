@@ -21,7 +21,8 @@ func (a *app) listCmd() *cobra.Command {
 		Use:     "list",
 		GroupID: groupSessions,
 		Short:   "List the sessions that are known, newest first",
-		Long: `Lists sessions from the state folder; it needs no daemon. With --children the sessions of their sub-agents follow each.
+		Long: `Lists sessions from the state folder; it needs no daemon. With --children the sessions of their
+sub-agents follow each.
 
   belay list
   belay list --workspace . --max-sessions 10
@@ -78,9 +79,10 @@ func (a *app) showCmd() *cobra.Command {
 		Use:     "show",
 		GroupID: groupSessions,
 		Short:   "Show a session and its newest checkpoint",
-		Long: `Shows a session and its newest whole checkpoint, or the one with --number, and lists the others. The line with the machine's
-copy of the state is left out; --raw prints the checkpoint's file, byte for byte, and nothing else; --mirror prints the copy of the
-transcript, and an exact one has its secrets in it. Without --session it takes this folder's newest session that did not end
+		Long: `Shows a session and its newest whole checkpoint, or the one with --number, and lists the others.
+The line with the machine's copy of the state is left out; --raw prints the checkpoint's file,
+byte for byte, and nothing else; --mirror prints the copy of the transcript, and an exact one has
+its secrets in it. Without --session it takes this folder's newest session that did not end
 cleanly.
 
   belay show --session 3f0c...

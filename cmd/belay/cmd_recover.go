@@ -41,9 +41,10 @@ func (a *app) recoverCmd() *cobra.Command {
 		Use:     "recover",
 		GroupID: groupSessions,
 		Short:   "Print what the next session needs to go on",
-		Long: `Prints the brief of a session: what it was doing, what is in doubt, the last answer, the user's words. It is a pure read: it
-marks nothing as told, needs no daemon and no checkpoint, and reads the agent's transcript from where the last checkpoint ended.
-Without --session it takes this folder's newest session that did not end cleanly. --max-bytes caps all that is printed.
+		Long: `Prints the brief of a session: what it was doing, what is in doubt, the last answer, the user's
+words. It is a pure read: it marks nothing as told, needs no daemon and no checkpoint, and reads
+the agent's transcript from where the last checkpoint ended. Without --session it takes this
+folder's newest session that did not end cleanly. --max-bytes caps all that is printed.
 
   belay recover
   belay recover --agent claude-code --session 3f0c...  --json
@@ -134,10 +135,8 @@ func (a *app) question(cmd *cobra.Command, f recoverFlags) (query.Question, erro
 
 	q := query.Question{Name: name, Since: f.since}
 	if f.transcript != "" {
-		if q.Transcript, err = transcriptFile(
-			f.transcript,
-			"Without --transcript, belay finds the one that the session names.",
-		); err != nil {
+		const without = "Without --transcript, belay finds the one that the session names."
+		if q.Transcript, err = transcriptFile(f.transcript, without); err != nil {
 			return q, err
 		}
 		if f.session == "" && f.workspace == "" {

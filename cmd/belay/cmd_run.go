@@ -45,15 +45,17 @@ func (a *app) runCmd() *cobra.Command {
 		Use:     "run [--agent NAME] [--session ID] -- AGENT [ARG...]",
 		GroupID: groupSessions,
 		Short:   "Run an agent, see how it ends, and say how to go on",
-		Long: `Runs an agent as if belay were not there: the terminal, stdin, signals and the exit code are its own. The daemon is started when none
-runs. When the agent ends, its sessions are told how (exit code, signal, out of memory), and a checkpoint is taken; when it died,
-belay says on stderr how to go on. Its verbs and events find their session in BELAY_SESSION: the one that is given, else one made up.
+		Long: `Runs an agent as if belay were not there: the terminal, stdin, signals and the exit code are its
+own. The daemon is started when none runs. When the agent ends, its sessions are told how (exit
+code, signal, out of memory), and a checkpoint is taken; when it died, belay says on stderr how to
+go on. Its verbs and events find their session in BELAY_SESSION: the one that is given, else one
+made up.
 
   belay run -- claude
   belay run --agent mine --session nightly -- ./agent.sh --all
 
-Exit codes: 0 and all others are the agent's, 128 and the signal's number when one ended it; 2 wrong flags, 126 the program cannot be
-run, 127 there is no such program.`,
+Exit codes: 0 and all others are the agent's, 128 and the signal's number when one ended it; 2
+wrong flags, 126 the program cannot be run, 127 there is no such program.`,
 		Args:                  cobra.ArbitraryArgs,
 		DisableFlagsInUseLine: true, // behind the agent's name they are the agent's
 		ValidArgsFunction:     completePrograms,
@@ -168,7 +170,8 @@ func notRun(program string, err error) error {
 		return &coded{
 			fmt.Errorf("run %s: there is no such program", program),
 			exitNoProgram,
-			"Is it installed, and its folder on PATH? What comes after -- is the agent's own command: belay run -- claude",
+			"Is it installed, and its folder on PATH? " +
+				"What comes after -- is the agent's own command: belay run -- claude",
 		}
 	}
 	return &coded{

@@ -25,10 +25,11 @@ func (a *app) searchCmd() *cobra.Command {
 		Use:     "search WORDS...",
 		GroupID: groupSessions,
 		Short:   "Find sessions by what was said in them",
-		Long: `Finds the sessions in which all of the words were said, the best first, with the place that fits best. A word stands for all that
-begin with it; case and accents make no difference, and no character has a meaning of its own. Titles, tasks and decisions count for
-more than your own words, these for more than the answers. What belay still holds of a session is searched (its newest 20 prompts
-and 40 answers, redacted), not the agent's transcript. It needs no daemon.
+		Long: `Finds the sessions in which all of the words were said, the best first, with the place that fits
+best. A word stands for all that begin with it; case and accents make no difference, and no
+character has a meaning of its own. Titles, tasks and decisions count for more than your own
+words, these for more than the answers. What belay still holds of a session is searched (its
+newest 20 prompts and 40 answers, redacted), not the agent's transcript. It needs no daemon.
 
   belay search login page
   belay search deploy staging --agent claude-code --workspace . --json

@@ -23,14 +23,16 @@ func (a *app) statusCmd() *cobra.Command {
 		Use:     "status",
 		GroupID: groupSessions,
 		Short:   "Show the daemon, its sessions and what is at risk now",
-		Long: `Shows what would be lost if the machine died now: rounds and seconds that no checkpoint holds, bytes of the transcript that the
-mirror does not hold. With --session (or BELAY_SESSION) it is that session alone; its JSON is flat and has the names of the
-original scripts. Without a daemon it shows what the state folder holds, and says so.
+		Long: `Shows what would be lost if the machine died now: rounds and seconds that no checkpoint holds,
+bytes of the transcript that the mirror does not hold. With --session (or BELAY_SESSION) it is
+that session alone; its JSON is flat and has the names of the original scripts. Without a daemon
+it shows what the state folder holds, and says so.
 
   belay status
   belay status --session 3f0c... --json
 
-Exit codes: 0 shown, 1 failed, 2 wrong flags, 3 no such session, 4 no daemon answers (what is known is shown all the same).`,
+Exit codes: 0 shown, 1 failed, 2 wrong flags, 3 no such session, 4 no daemon answers (what is
+known is shown all the same).`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.session == "" {

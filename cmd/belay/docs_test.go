@@ -281,7 +281,9 @@ func TestProtocolPageTables(t *testing.T) {
 
 	defer c.Close() // nothing is left in it
 	r := bufio.NewReader(c)
-	for _, kind := range []checkpoint.EventKind{checkpoint.EventStart, checkpoint.EventPrompt, checkpoint.EventStop, checkpoint.EventToolStart, checkpoint.EventToolEnd,
+	for _, kind := range []checkpoint.EventKind{
+		checkpoint.EventStart, checkpoint.EventPrompt, checkpoint.EventStop,
+		checkpoint.EventToolStart, checkpoint.EventToolEnd,
 		checkpoint.EventCompacting, checkpoint.EventCompacted, checkpoint.EventChildStart, checkpoint.EventChildEnd,
 		checkpoint.EventEnd, checkpoint.EventExit,
 		checkpoint.EventMark, checkpoint.EventTask, checkpoint.EventBeat} {

@@ -55,7 +55,8 @@ func hostileState(t *testing.T, dir state.Dir, evil string) checkpoint.Key {
 	s := checkpoint.NewState(key)
 	for i, e := range []checkpoint.Event{
 		{Kind: checkpoint.EventStart, Source: evil, Workspace: "/w/" + evil, Model: evil, Mode: evil, Transcript: "/t/" + evil}, {Kind: checkpoint.EventPrompt, Text: evil}, {Kind: checkpoint.EventTask, Text: evil},
-		{Kind: checkpoint.EventMark, Text: evil, Decision: true}, {Kind: checkpoint.EventToolStart, Call: evil, Name: evil, Input: evil},
+		{Kind: checkpoint.EventMark, Text: evil, Decision: true},
+		{Kind: checkpoint.EventToolStart, Call: evil, Name: evil, Input: evil},
 		{Kind: checkpoint.EventChildStart, Child: evil, ChildName: evil}, {Kind: checkpoint.EventExit, Reason: evil},
 	} {
 		e.Key, e.At, e.Seq = key, time.Now().Add(time.Duration(i-10)*time.Second), uint64(i+1)

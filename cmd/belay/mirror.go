@@ -83,7 +83,8 @@ func mirrorHint(err error) error {
 }
 
 func makeKeySafe(dir string) string {
-	return "chmod 700 " + dir + " and 600 the file in it, both yours and no links; if others may have read it, move it away: the daemon makes a new one at its next start"
+	return "chmod 700 " + dir + " and 600 the file in it, both yours and no links; if others may have read it, " +
+		"move it away: the daemon makes a new one at its next start"
 }
 
 // diagnoseKey looks at the key of exact mirrors.

@@ -217,7 +217,7 @@ func fieldsOf(t reflect.Type) []string {
 // Every field that a script can meet stands in the part of the page that is about it.
 func TestJSONPage(t *testing.T) {
 	text := page(t, "json.md")
-	session, status, show, recover, others := "A session", "status", "show", "recover", "The others"
+	session, status, show, recovered, others := "A session", "status", "show", "recover", "The others"
 	for _, c := range []struct {
 		of    reflect.Type
 		parts []string
@@ -227,7 +227,7 @@ func TestJSONPage(t *testing.T) {
 			status, session,
 		}}, {reflect.TypeFor[query.Shown](), []string{show, session}},
 		{reflect.TypeFor[recovery.Result](), []string{
-			recover,
+			recovered,
 		}}, {reflect.TypeFor[config.Value](), []string{others}}, {reflect.TypeFor[finding](), []string{others}},
 		{reflect.TypeFor[check.Finding](), []string{others}}, {reflect.TypeFor[change](), []string{others}},
 		{reflect.TypeFor[repair.Report](), []string{others, session}},

@@ -41,8 +41,8 @@ WatchdogSec=30s
 TimeoutStopSec=10s
 KillMode=process
 UMask=0077
-# It reads the agents' files wherever they are, runs git status, and writes its own folder and, for copies of databases and the
-# socket's second place, /tmp.
+# It reads the agents' files wherever they are, runs git status, and writes its own folder and, for copies of
+# databases and the socket's second place, /tmp.
 ProtectSystem=strict
 ProtectHome=read-only
 ReadWritePaths=%s

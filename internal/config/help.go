@@ -13,7 +13,8 @@ var help = map[string]string{
 	"breaker.pause":       "Pause before the first probe of an open breaker; it doubles with each failed probe.",
 	"breaker.max_pause":   "Longest pause between two probes.",
 	"breaker.heal":        "Whether a probe closes the breaker, or only belay reset and a restart.",
-	"recovery.adopt": "What a new session gets of a crashed one: the brief of a proven predecessor, the list only, or " +
+	"recovery.adopt": "What a new session gets of a crashed one: the brief of a proven predecessor, " +
+		"the list only, or " +
 		"nothing.",
 	"recovery.window":       "How long ago a proven predecessor may have crashed.",
 	"recovery.max_bytes":    "Most bytes of a brief, frame included; the agent's own limit is kept too.",
@@ -23,7 +24,8 @@ var help = map[string]string{
 	"retention.count":       "Checkpoints kept of a session; never without the last good FULL.",
 	"retention.bytes":       "Bytes of checkpoints kept of a session.",
 	"retention.age":         "How long checkpoints are kept.",
-	"retention.total_bytes": "Bytes kept of all sessions together: checkpoints, mirrors and states. The oldest go first; the last " +
+	"retention.total_bytes": "Bytes kept of all sessions together: checkpoints, mirrors and states. The oldest " +
+		"go first; the last " +
 		"good FULL of each stays.",
 	"spool.bytes":     "Bytes of events kept while no daemon runs.",
 	"spool.age":       "How long such events are kept.",

@@ -156,7 +156,8 @@ func start(t *testing.T, dir string, change ...func(*Daemon)) *running {
 	core, logs := observer.New(zapcore.InfoLevel)
 	opt := testOptions(dir, zap.New(core))
 	d := New(opt)
-	d.times.session.RetryFirst, d.times.session.RetryLongest, d.times.spoolRetry = 20*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
+	d.times.session.RetryFirst, d.times.session.RetryLongest = 20*time.Millisecond, 50*time.Millisecond
+	d.times.spoolRetry = 50 * time.Millisecond
 	for _, f := range change {
 		f(d)
 	}

@@ -75,7 +75,8 @@ func (l *life) wire(ctx context.Context, mirrors session.Mirrors) {
 		dropped: &l.counts.dropped, wake: make(chan struct{}, 1)}
 	l.watchers = newWatchers(l.opt, l.sessions, l.drain)
 	l.budget = newBudget(l.dir, l.store, l.sessions, l.settings, l.times.room, l.log)
-	services.Watch, services.Room, services.Others, services.Draining = l.watchers, l.budget, l.sessions, l.drain.on.Load
+	services.Watch, services.Room = l.watchers, l.budget
+	services.Others, services.Draining = l.sessions, l.drain.on.Load
 
 	l.teller = brief.New(brief.Options{Sessions: l.sessions, Dir: l.dir, Folder: l.folder(), Settings: l.briefSettings,
 		Budget: l.times.brief, Log: l.log})

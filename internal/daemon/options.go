@@ -67,7 +67,8 @@ const (
 func (d *Daemon) Reload(opt Options) {
 	next := *d.settings.Load()
 	next.Gates, next.Retention, next.TotalBytes = opt.Gates, opt.Retention, opt.TotalBytes
-	next.Adopt, next.AdoptWindow, next.BriefBytes, next.WorkTree = opt.Adopt, opt.AdoptWindow, opt.BriefBytes, opt.WorkTree
+	next.Adopt, next.AdoptWindow = opt.Adopt, opt.AdoptWindow
+	next.BriefBytes, next.WorkTree = opt.BriefBytes, opt.WorkTree
 	d.settings.Store(&next)
 }
 

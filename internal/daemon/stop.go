@@ -31,11 +31,9 @@ func (l *life) stop(ctx context.Context, hangUp context.CancelFunc, served <-cha
 	}
 
 	l.lastCheckpoints(ctx)
-	if err := errors.Join(
-		l.sessions.saveThrough(ctx, l.journal.Health().Last),
-		l.sessions.saveActive(ctx),
-	); err != nil {
-		l.log.Info("not all states are saved; the journal holds the rest", zap.Error(err))
+	saved := errors.Join(l.sessions.saveThrough(ctx, l.journal.Health().Last), l.sessions.saveActive(ctx))
+	if saved != nil {
+		l.log.Info("not all states are saved; the journal holds the rest", zap.Error(saved))
 	}
 
 	return err

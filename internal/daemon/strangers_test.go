@@ -124,9 +124,9 @@ func TestD13TheSecondPlaceIsPlanted(t *testing.T) {
 // TestD13TheStateFolderIsALink: a link of the user's own is allowed. Clients go by the link too and find the daemon; by
 // the folder's other name nobody can start a second one.
 func TestD13TheStateFolderIsALink(t *testing.T) {
-	real := tempDir(t)
+	folder := tempDir(t)
 	dir := filepath.Join(tempDir(t), "link")
-	if err := os.Symlink(real, dir); err != nil {
+	if err := os.Symlink(folder, dir); err != nil {
 		t.Fatal(err)
 	}
 
@@ -135,10 +135,10 @@ func TestD13TheStateFolderIsALink(t *testing.T) {
 	if got := r.rounds("s", 0, 1); got.Kept != wire.KeptDisk {
 		t.Errorf("an event: %+v", got)
 	}
-	if _, err := socket.Listen(real); !errors.Is(err, socket.ErrRunning) {
+	if _, err := socket.Listen(folder); !errors.Is(err, socket.ErrRunning) {
 		t.Errorf("a second daemon by the folder's own name: %v, want ErrRunning", err)
 	}
-	if _, err := os.Stat(filepath.Join(real, "journal")); err != nil {
+	if _, err := os.Stat(filepath.Join(folder, "journal")); err != nil {
 		t.Errorf("the journal: %v", err)
 	}
 }

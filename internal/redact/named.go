@@ -101,9 +101,10 @@ func (t *text) quotedSince(begin int, p place) bool {
 // otherWords end the names of things that are about a secret, and are none.
 var otherWords = sync.OnceValue(func() map[string]bool {
 	m := map[string]bool{}
-	for w := range strings.FieldsSeq(`s izer count counts type name names length len size limit limits path file url uri usage budget
-		field label policy regex pattern prefix suffix expiry expires ttl age endpoint stdin ref id ids header format enabled required
-		manager provider error page at version arn env index placeholder hint test go py ts js rs md txt json yaml yml`) {
+	for w := range strings.FieldsSeq(`s izer count counts type name names length len size limit limits path file url uri
+		usage budget field label policy regex pattern prefix suffix expiry expires ttl age endpoint stdin ref id ids
+		header format enabled required manager provider error page at version arn env index placeholder hint test
+		go py ts js rs md txt json yaml yml`) {
 		m[w] = true
 	}
 	return m

@@ -92,11 +92,11 @@ func TestWithinRefusesWhatLeadsOut(t *testing.T) {
 
 // TestWithinLetsTheRestPass: the root may be a link, and what lies outside is no business of it.
 func TestWithinLetsTheRestPass(t *testing.T) {
-	real, outside := t.TempDir(), t.TempDir()
+	target, outside := t.TempDir(), t.TempDir()
 	root := filepath.Join(outside, "root")
 	settings, linked := filepath.Join(outside, "settings"), filepath.Join(outside, "linked")
 	if err := errors.Join(
-		os.Symlink(real, root),
+		os.Symlink(target, root),
 		os.WriteFile(settings, []byte("s"), 0o600),
 		os.Symlink(settings, linked),
 	); err != nil {

@@ -13,7 +13,10 @@ import (
 // told writes an event as words.
 func told(e checkpoint.Event) string {
 	s := string(e.Kind)
-	for _, v := range []string{e.Key.Child, e.Source, e.Call, e.Name, e.Input, e.Output, e.Text, string(e.Outcome), e.Reason, e.Child, e.Parent} {
+	for _, v := range []string{
+		e.Key.Child, e.Source, e.Call, e.Name, e.Input, e.Output, e.Text, string(e.Outcome), e.Reason,
+		e.Child, e.Parent,
+	} {
 		if v != "" {
 			s += " " + v
 		}

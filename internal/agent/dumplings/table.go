@@ -24,7 +24,8 @@ const maxHistory = 32 << 20
 
 // tableForm knows the store's one table by what made it, which stands in a database's first page.
 var tableForm = lazyre.New(
-	`(?i)CREATE TABLE (?:IF NOT EXISTS )?["` + "`" + `\[]?sessions["` + "`" + `\]]?\s*\(\s*["` + "`" + `\[]?key["` + "`" + `\]]?\s+TEXT[^;]*\bhistory\b`,
+	`(?i)CREATE TABLE (?:IF NOT EXISTS )?["` + "`" + `\[]?sessions["` +
+		"`" + `\]]?\s*\(\s*["` + "`" + `\[]?key["` + "`" + `\]]?\s+TEXT[^;]*\bhistory\b`,
 )
 
 // table reads the conversation of one row.
@@ -88,7 +89,8 @@ func (t *table) unnamed() bool {
 
 // row reads the session's row; when nobody said which, the one that was saved last.
 func (t *table) row(ctx context.Context, tx *sqlite.Tx) (r row, err error) {
-	const what = `select key, coalesce(meta, ''), coalesce(config, ''), coalesce(length(cast(history as blob)), 0) from sessions `
+	const what = "select key, coalesce(meta, ''), coalesce(config, ''), " +
+		"coalesce(length(cast(history as blob)), 0) from sessions "
 	var size int64
 	err = tx.QueryRowContext(ctx, what+`where key = ?`, t.src.Session).Scan(&r.key, &r.meta, &r.config, &size)
 	if errors.Is(err, sql.ErrNoRows) && t.unnamed() {

@@ -116,7 +116,8 @@ const shellTool = "run_shell_command"
 // commandFailed says whether a shell tool's output tells of a failure.
 func commandFailed(tool, output string) bool {
 	return tool == shellTool &&
-		(exitCode().MatchString(output[max(len(output)-512, 0):]) || cutShort().MatchString(output[:min(len(output), 512)]))
+		(exitCode().MatchString(output[max(len(output)-512, 0):]) ||
+			cutShort().MatchString(output[:min(len(output), 512)]))
 }
 
 // commandGoesOn says whether a shell tool's output tells that the command runs on.

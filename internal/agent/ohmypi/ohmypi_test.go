@@ -307,7 +307,8 @@ func TestExtension(t *testing.T) {
 
 	slices.Sort(want)
 	var got []string
-	for end := time.Now().Add(20 * time.Second); len(got) < len(want) && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	end := time.Now().Add(20 * time.Second)
+	for ; len(got) < len(want) && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		data, _ := os.ReadFile(filepath.Join(dir, "hooked")) // not there yet
 		got = nil
 		for line := range strings.Lines(string(data)) {

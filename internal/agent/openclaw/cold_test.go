@@ -57,7 +57,10 @@ func (s *store) freeze(session string, packed []byte, blob bool) (file string) {
 	storage, content := "file", []byte(nil)
 	if blob {
 		storage, content = "sqlite", packed
-	} else if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, packed, 0o600)); err != nil {
+	} else if err := errors.Join(
+		os.MkdirAll(filepath.Dir(file), 0o700),
+		os.WriteFile(file, packed, 0o600),
+	); err != nil {
 		s.t.Fatal(err)
 	}
 

@@ -170,10 +170,8 @@ func isFile(path string) bool {
 // state have none.
 func (a *Agent) account(p hookPayload) string {
 	var parts []string
-	if dir := filepath.Dir(
-		filepath.Dir(filepath.Dir(filepath.Dir(p.Database))),
-	); filepath.IsAbs(p.Database) &&
-		payload.RealPath(dir) != a.plain {
+	dir := filepath.Dir(filepath.Dir(filepath.Dir(filepath.Dir(p.Database))))
+	if filepath.IsAbs(p.Database) && payload.RealPath(dir) != a.plain {
 		parts = append(parts, payload.RealPath(dir))
 	}
 

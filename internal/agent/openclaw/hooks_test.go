@@ -20,7 +20,10 @@ func tell(in agent.Incoming) string {
 	var list []string
 	for _, e := range in.Events {
 		s := string(e.Kind)
-		for _, v := range []string{e.Source, e.Turn, e.Text, e.Call, e.Name, e.Input, e.Output, e.Reason, string(e.Outcome), e.Child, e.ChildName, e.Key.Child} {
+		for _, v := range []string{
+			e.Source, e.Turn, e.Text, e.Call, e.Name, e.Input, e.Output, e.Reason, string(e.Outcome),
+			e.Child, e.ChildName, e.Key.Child,
+		} {
 			if v != "" {
 				s += " " + v
 			}

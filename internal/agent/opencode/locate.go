@@ -65,7 +65,8 @@ func locate(ctx context.Context, path string, q agent.Query) (list []agent.Found
 	err = db.View(ctx, func(tx *sqlite.Tx) error {
 		all = nil
 		rows, err := tx.QueryContext(ctx, `select id, directory, time_updated from session
-			where (?1 = '' and parent_id is null or id = ?1) order by time_updated desc limit ?2`, q.Session, maxSessions)
+			where (?1 = '' and parent_id is null or id = ?1)
+			order by time_updated desc limit ?2`, q.Session, maxSessions)
 		if err != nil {
 			return err
 		}

@@ -269,7 +269,8 @@ func (x Index) quote(ctx context.Context, v *view, hits []Hit, match string) (er
 	for i := range hits {
 		h := &hits[i]
 		t := talkOf(x.whole(ctx, v, h.key))
-		const show = "insert or replace into shown (rowid, title, task, said, decided, answered) values (1, ?, ?, ?, ?, ?)"
+		const show = "insert or replace into shown (rowid, title, task, said, decided, answered) " +
+			"values (1, ?, ?, ?, ?, ?)"
 		if _, err := db.ExecContext(ctx, show, t.title, t.task, t.said, t.decided, t.answered); err != nil {
 			return err
 		}

@@ -33,8 +33,8 @@ func made() []byte {
 	return text.Bytes()
 }
 
-// real is 32 MB of transcripts of real agents, which are no part of the repository.
-func real(b *testing.B) []byte {
+// corpus is 32 MB of transcripts of real agents, which are no part of the repository.
+func corpus(b *testing.B) []byte {
 	paths, err := filepath.Glob("../../../../shared/transcripts/*/public/*.jsonl")
 	if err != nil || len(paths) == 0 {
 		b.Skip("no transcripts beside the repository")
@@ -55,7 +55,7 @@ func real(b *testing.B) []byte {
 }
 
 func BenchmarkMirror(b *testing.B)     { benchMirror(b, made()) }
-func BenchmarkMirrorReal(b *testing.B) { benchMirror(b, real(b)) }
+func BenchmarkMirrorReal(b *testing.B) { benchMirror(b, corpus(b)) }
 
 func benchMirror(b *testing.B, text []byte) { benchMirrorWith(b, text, nil) }
 

@@ -40,7 +40,11 @@ func openTerminal() (keys, tty *os.File, err error) {
 	for _, call := range []struct {
 		request uintptr
 		arg     unsafe.Pointer
-	}{{syscall.TIOCSPTLCK, unsafe.Pointer(&unlock)}, {syscall.TIOCGPTN, unsafe.Pointer(&n)}, {syscall.TIOCSWINSZ, unsafe.Pointer(&size)}} {
+	}{
+		{syscall.TIOCSPTLCK, unsafe.Pointer(&unlock)},
+		{syscall.TIOCGPTN, unsafe.Pointer(&n)},
+		{syscall.TIOCSWINSZ, unsafe.Pointer(&size)},
+	} {
 		if _, _, e := syscall.Syscall(syscall.SYS_IOCTL, keys.Fd(), call.request, uintptr(call.arg)); e != 0 {
 			return nil, nil, fmt.Errorf("set up a terminal: %w", e)
 		}

@@ -91,9 +91,11 @@ func delta(t *testing.T, content string, format recovery.Format) recovery.Result
 		t.Fatal(err)
 	}
 
-	if limit := map[recovery.Format]int{recovery.Delta: recovery.DeltaBytes, recovery.Brief: recovery.BriefBytes}[format]; len(
-		r.Text,
-	) > limit {
+	limit := recovery.BriefBytes
+	if format == recovery.Delta {
+		limit = recovery.DeltaBytes
+	}
+	if len(r.Text) > limit {
 		t.Fatalf("%d bytes printed, the cap is %d", len(r.Text), limit)
 	}
 

@@ -325,7 +325,8 @@ func (f *fleet) finish(t *testing.T, w *watcher) {
 		t.Fatal(err)
 	}
 
-	for end := time.Now().Add(20 * time.Second); len(left(f.state)) > 0 && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	end := time.Now().Add(20 * time.Second)
+	for ; len(left(f.state)) > 0 && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 	}
 
 	if pids := left(f.state); len(pids) > 0 {

@@ -31,8 +31,8 @@ func FindProgram(path, name string, accept func(file string) bool) (file string,
 		if !filepath.IsAbs(dir) || !program(file) {
 			continue
 		}
-		if real, err := filepath.EvalSymlinks(file); err == nil {
-			file = real
+		if target, err := filepath.EvalSymlinks(file); err == nil {
+			file = target
 		}
 		if accept == nil || accept(file) {
 			return file, true
