@@ -203,7 +203,7 @@ var fieldNames = regexp.MustCompile(
 func (p *planter) made(t *testing.T, a agent.Agent) []call {
 	t.Helper()
 	folder := map[string]string{
-		"claude-code": "claude", "agent-zero": "agentzero", "chat-session": "chatsession",
+		"claude-code": "claude", "agent-zero": "agentzero", "chat-session": "chatsession", "oh-my-pi": "pi",
 	}[a.Name()]
 	if folder == "" {
 		folder = a.Name()
