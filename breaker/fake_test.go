@@ -211,9 +211,7 @@ func wantPhase(t *testing.T, b *Breaker, when string, want Phase) {
 // hooked is a logger that calls f with each message.
 func hooked(f func(msg string)) *zap.Logger {
 	core := zapcore.NewCore(
-		zapcore.NewJSONEncoder(zapcore.EncoderConfig{}),
-		zapcore.AddSync(io.Discard),
-		zap.DebugLevel,
+		zapcore.NewJSONEncoder(zapcore.EncoderConfig{}), zapcore.AddSync(io.Discard), zap.DebugLevel,
 	)
 	return zap.New(core, zap.Hooks(func(e zapcore.Entry) error {
 		f(e.Message)

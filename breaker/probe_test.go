@@ -170,10 +170,7 @@ func TestNearlyFullDiskIsTheStores(t *testing.T) {
 		f.setRoom(100)
 		for n := range uint64(DefaultFailures) {
 			err := b.Put(
-				t.Context(),
-				session(1),
-				checkpoint.Meta{Number: n, Level: checkpoint.Full},
-				make([]byte, 5000),
+				t.Context(), session(1), checkpoint.Meta{Number: n, Level: checkpoint.Full}, make([]byte, 5000),
 			)
 			if !errors.Is(err, syscall.ENOSPC) || errors.Is(err, ErrSession) {
 				t.Errorf("got %v, want the disk's error", err)

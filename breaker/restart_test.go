@@ -51,8 +51,7 @@ func TestRestartNeitherHidesNorKeepsOpen(t *testing.T) {
 			since := b.State().Since
 			synctest.Wait()
 			if r := stored(
-				t,
-				mem,
+				t, mem,
 			); !r.Open || r.Trips != 1 || r.Reason != errDisk.Error() ||
 				r.NextProbe.IsZero() != manual {
 				t.Errorf("stored: got %+v, want open after one trip", r)
@@ -154,9 +153,7 @@ func TestStateFileIsAHelpOnly(t *testing.T) {
 			write(t, mem, text)
 			warned := 0
 			b := newBreaker(
-				t,
-				newFake(),
-				Options{FS: mem, StateFile: stateFile, Log: hooked(func(string) { warned++ })},
+				t, newFake(), Options{FS: mem, StateFile: stateFile, Log: hooked(func(string) { warned++ })},
 			)
 
 			wantPhase(t, b, "with a broken file", Closed)

@@ -14,9 +14,7 @@ func TestTheParentsWordOnADeathStays(t *testing.T) {
 	if s.Deaths != 1 || s.Ending.Reason != "killed by SIGKILL: out of memory" || f.Force != CauseExit {
 		t.Errorf(
 			"got %d deaths, reason %q, force %q; want one death with its parent's reason and a FULL that holds it",
-			s.Deaths,
-			s.Ending.Reason,
-			f.Force,
+			s.Deaths, s.Ending.Reason, f.Force,
 		)
 	}
 
@@ -66,15 +64,8 @@ func TestAGoodByeThatWasOvertakenIsNoDeath(t *testing.T) {
 		if s.Ending == nil || s.Ending.Clean != c.clean || s.Deaths != c.deaths || len(s.InDoubt()) != c.doubts ||
 			s.Live {
 			t.Errorf(
-				"%s: got ending %+v, %d deaths, %d in doubt, live %v; want clean %v, %d, %d, false",
-				c.name,
-				s.Ending,
-				s.Deaths,
-				len(s.InDoubt()),
-				s.Live,
-				c.clean,
-				c.deaths,
-				c.doubts,
+				"%s: got ending %+v, %d deaths, %d in doubt, live %v; want clean %v, %d, %d, false", c.name,
+				s.Ending, s.Deaths, len(s.InDoubt()), s.Live, c.clean, c.deaths, c.doubts,
 			)
 		}
 	}

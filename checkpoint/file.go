@@ -259,9 +259,7 @@ func decodeHead(head string) (c *Checkpoint, err error) {
 
 	if c.State.Format > StateFormat {
 		return nil, fmt.Errorf(
-			"read checkpoint: state format %d is newer than this belay's %d",
-			c.State.Format,
-			StateFormat,
+			"read checkpoint: state format %d is newer than this belay's %d", c.State.Format, StateFormat,
 		)
 	}
 

@@ -200,10 +200,7 @@ func TestHeadIsYAMLAndHostileTextStaysInside(t *testing.T) {
 
 		if back.State.Title != text || back.State.Key.Session != text || back.Level != Full || back.Reason != text {
 			t.Errorf(
-				"%q: read back title %q, session %q, kind %s",
-				text,
-				back.State.Title,
-				back.State.Key.Session,
+				"%q: read back title %q, session %q, kind %s", text, back.State.Title, back.State.Key.Session,
 				back.Level,
 			)
 		}
@@ -274,10 +271,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{
 			"newer state",
 			"---\nformat: 1\nnumber: 1\nkind: \"FULL\"\nstate: " + strings.Replace(
-				state,
-				`"format":1`,
-				`"format":2`,
-				1,
+				state, `"format":1`, `"format":2`, 1,
 			) + "\n---\n",
 			false,
 		},
@@ -322,9 +316,7 @@ func TestG01NewestPassesOverEmptyAndDamaged(t *testing.T) {
 	}
 
 	c, damaged, err := Newest(
-		sample().State.Key.Dir(),
-		[]Meta{{Number: 45}, {Number: 44}, {Number: 43}, {Number: 42}},
-		get,
+		sample().State.Key.Dir(), []Meta{{Number: 45}, {Number: 44}, {Number: 43}, {Number: 42}}, get,
 	)
 
 	if err != nil || c.Number != 42 || damaged != 2 {
@@ -332,9 +324,7 @@ func TestG01NewestPassesOverEmptyAndDamaged(t *testing.T) {
 	}
 
 	if _, damaged, err = Newest(
-		sample().State.Key.Dir(),
-		[]Meta{{Number: 45}, {Number: 44}},
-		get,
+		sample().State.Key.Dir(), []Meta{{Number: 45}, {Number: 44}}, get,
 	); !errors.Is(err, ErrDamaged) ||
 		damaged != 2 {
 		t.Errorf("all damaged: got %d, %v, want 2 and ErrDamaged", damaged, err)
@@ -367,14 +357,8 @@ func TestRestoreGoesOnFromACheckpoint(t *testing.T) {
 		s := back.Restore()
 		if s.LastNumber != 42 || s.MarkSeq != c.State.MsgSeq || !s.MarkAt.Equal(back.At) || s.Gap != nil {
 			t.Errorf(
-				"%s: number %d, mark %d at %s, gap %v; want 42, %d, %s, none",
-				level,
-				s.LastNumber,
-				s.MarkSeq,
-				s.MarkAt,
-				s.Gap,
-				c.State.MsgSeq,
-				back.At,
+				"%s: number %d, mark %d at %s, gap %v; want 42, %d, %s, none", level, s.LastNumber, s.MarkSeq,
+				s.MarkAt, s.Gap, c.State.MsgSeq, back.At,
 			)
 		}
 
@@ -386,11 +370,7 @@ func TestRestoreGoesOnFromACheckpoint(t *testing.T) {
 		}
 
 		if d := defaultGates().Decide(
-			s,
-			CauseHeartbeat,
-			true,
-			Condition{},
-			epoch.Add(time.Hour),
+			s, CauseHeartbeat, true, Condition{}, epoch.Add(time.Hour),
 		); level == Full &&
 			d.Code != CodeNothingNew {
 			t.Errorf("a beat after the restore: got %s, want nothing new", d.Code)

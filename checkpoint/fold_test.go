@@ -244,12 +244,8 @@ func TestRoundsCountOnceFromBothWitnesses(t *testing.T) {
 			f := newFold(t).steps(c.steps)
 			if f.s.Rounds != c.rounds || f.rounds > c.rounds || f.s.SinceSparse != c.rounds {
 				t.Errorf(
-					"%d rounds (%d effects, %d for the gate), want %d; turns %+v",
-					f.s.Rounds,
-					f.rounds,
-					f.s.SinceSparse,
-					c.rounds,
-					f.s.Turns,
+					"%d rounds (%d effects, %d for the gate), want %d; turns %+v", f.s.Rounds, f.rounds,
+					f.s.SinceSparse, c.rounds, f.s.Turns,
 				)
 			}
 
@@ -275,8 +271,7 @@ func TestTurnIDsDecide(t *testing.T) {
 	}
 
 	f.file(
-		Entry{Kind: EntryUser, Text: "go (written out)", Turn: "p1"},
-		Entry{Kind: EntryAssistant, Text: "x"},
+		Entry{Kind: EntryUser, Text: "go (written out)", Turn: "p1"}, Entry{Kind: EntryAssistant, Text: "x"},
 		Entry{Kind: EntryUser, Text: "go", Turn: "p2"},
 	)
 
@@ -304,8 +299,7 @@ func TestFirstSightBeforeAnOpenPrompt(t *testing.T) {
 	var list []Entry
 	for i := range 25 {
 		list = append(
-			list,
-			Entry{ID: fmt.Sprint("u", i), Kind: EntryUser, Text: fmt.Sprint("old ", i)},
+			list, Entry{ID: fmt.Sprint("u", i), Kind: EntryUser, Text: fmt.Sprint("old ", i)},
 			Entry{ID: fmt.Sprint("a", i), Kind: EntryAssistant, Text: fmt.Sprint("answer ", i)},
 			Entry{ID: fmt.Sprint("e", i), Kind: EntryTurnEnd},
 		)
@@ -327,9 +321,7 @@ func TestFirstSightBeforeAnOpenPrompt(t *testing.T) {
 
 	if e.Force != CauseFirstSight || e.Round || f.s.Rounds != 0 || f.s.Skipped != 1000 {
 		t.Errorf(
-			"first sight: effect %+v, %d rounds, %d skipped, want one FULL, no rounds, 1000",
-			e,
-			f.s.Rounds,
+			"first sight: effect %+v, %d rounds, %d skipped, want one FULL, no rounds, 1000", e, f.s.Rounds,
 			f.s.Skipped,
 		)
 	}
@@ -348,12 +340,8 @@ func TestFirstSightBeforeAnOpenPrompt(t *testing.T) {
 	if len(users) != keepUsers || users[keepUsers-1].Text != "newest" || users[keepUsers-2].Text != "old 24" ||
 		f.s.Task != "newest" {
 		t.Errorf(
-			"%d user messages, the last ones %q %q, task %q; want %d, old 24, newest",
-			len(users),
-			users[len(users)-2].Text,
-			users[len(users)-1].Text,
-			f.s.Task,
-			keepUsers,
+			"%d user messages, the last ones %q %q, task %q; want %d, old 24, newest", len(users),
+			users[len(users)-2].Text, users[len(users)-1].Text, f.s.Task, keepUsers,
 		)
 	}
 
@@ -376,11 +364,8 @@ func TestPromptShownAsHeartbeatByItsAnswer(t *testing.T) {
 	if f.s.Rounds != 1 || f.s.InTurn() || f.s.Task != "fix the uploader please today" ||
 		said(f.s) != "user: fix the uploader please today | assistant: x" {
 		t.Errorf(
-			"rounds %d, in turn %v, task %q, said %s; want the heartbeat gone",
-			f.s.Rounds,
-			f.s.InTurn(),
-			f.s.Task,
-			said(f.s),
+			"rounds %d, in turn %v, task %q, said %s; want the heartbeat gone", f.s.Rounds, f.s.InTurn(),
+			f.s.Task, said(f.s),
 		)
 	}
 }
@@ -391,10 +376,7 @@ func TestPromptShownAsHeartbeatAfterItWasCounted(t *testing.T) {
 	f.file(Entry{ID: "id1", Kind: EntryUser, Text: "beat", Aside: true})
 	if f.s.Rounds != 1 || said(f.s) != "" || f.s.Title != "" || f.s.Task != "" {
 		t.Errorf(
-			"rounds %d, said %q, title %q, task %q; want 1 and nothing kept",
-			f.s.Rounds,
-			said(f.s),
-			f.s.Title,
+			"rounds %d, said %q, title %q, task %q; want 1 and nothing kept", f.s.Rounds, said(f.s), f.s.Title,
 			f.s.Task,
 		)
 	}
@@ -681,8 +663,7 @@ func TestF12ReplacedTranscript(t *testing.T) {
 func TestR08RetractTakesBack(t *testing.T) {
 	f := newFold(t)
 	f.file(
-		Entry{ID: "u1", Kind: EntryUser, Text: "first"},
-		Entry{ID: "a1", Kind: EntryAssistant, Text: "x"},
+		Entry{ID: "u1", Kind: EntryUser, Text: "first"}, Entry{ID: "a1", Kind: EntryAssistant, Text: "x"},
 		Entry{ID: "u2", Kind: EntryUser, Text: "second, on another branch"},
 	)
 

@@ -17,13 +17,7 @@ const (
 // Frame puts body between belay's markers.
 func Frame(marker, body string) string {
 	return fmt.Sprintf(
-		"%s%s%s\n%s\n%s%s%s",
-		frameOpen,
-		marker,
-		frameEnd,
-		strings.TrimRight(body, "\n"),
-		frameClose,
-		marker,
+		"%s%s%s\n%s\n%s%s%s", frameOpen, marker, frameEnd, strings.TrimRight(body, "\n"), frameClose, marker,
 		frameEnd,
 	)
 }

@@ -151,9 +151,7 @@ func (g Gates) sparse(s *State, cond Condition, now time.Time) Decision {
 		return d.refuse(CodeTimeGate, "time gate: "+leftText(left)+" left", now.Add(left), rounds)
 	case !rounds:
 		return d.refuse(
-			CodeRoundGate,
-			fmt.Sprintf("round gate: %d of %d", s.SinceSparse, g.SparseRounds),
-			time.Time{},
+			CodeRoundGate, fmt.Sprintf("round gate: %d of %d", s.SinceSparse, g.SparseRounds), time.Time{},
 			false,
 		)
 	}

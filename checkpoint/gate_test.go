@@ -491,9 +491,7 @@ func TestOwedSparseIsNotHeldByAnOwedFull(t *testing.T) {
 	m.round(300*time.Second, time.Second, true)
 	for i := range 4 {
 		m.round(
-			time.Duration(310+10*i)*time.Second,
-			time.Second,
-			i == 3,
+			time.Duration(310+10*i)*time.Second, time.Second, i == 3,
 		) // the last owes both: SPARSE at 6m40s, FULL at 10m1s
 	}
 
@@ -572,10 +570,8 @@ func TestFailedWriteMovesNothingButTheForcedStamp(t *testing.T) {
 	m.wrote("no space left on device")
 	if m.s.LastFull != nil || m.s.LastNumber != 0 || m.s.OwedFull != CauseDecision {
 		t.Errorf(
-			"after a failed write: last FULL %v, number %d, owed %q, want none, 0, decision",
-			m.s.LastFull,
-			m.s.LastNumber,
-			m.s.OwedFull,
+			"after a failed write: last FULL %v, number %d, owed %q, want none, 0, decision", m.s.LastFull,
+			m.s.LastNumber, m.s.OwedFull,
 		)
 	}
 
@@ -616,8 +612,7 @@ func TestFullAloneLeavesTheSparseStamp(t *testing.T) {
 	m.settle(m.g.Decide(m.s, CauseManual, false, m.cond, m.now))
 	if m.s.SinceSparse != 4 || m.s.LastSparse != nil {
 		t.Errorf(
-			"after a FULL alone: %d rounds since SPARSE, stamp %v, want 4 and none",
-			m.s.SinceSparse,
+			"after a FULL alone: %d rounds since SPARSE, stamp %v, want 4 and none", m.s.SinceSparse,
 			m.s.LastSparse,
 		)
 	}

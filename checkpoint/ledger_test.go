@@ -227,9 +227,7 @@ func TestBackgroundCallHoldsNothingOpen(t *testing.T) {
 	f.steps("S x")
 	if f.s.InTurn() || f.s.Chain || ledger(f.s) != "a open background" {
 		t.Errorf(
-			"in turn %v, chain %v, ledger %s; want false, false, a open background",
-			f.s.InTurn(),
-			f.s.Chain,
+			"in turn %v, chain %v, ledger %s; want false, false, a open background", f.s.InTurn(), f.s.Chain,
 			ledger(f.s),
 		)
 	}
@@ -251,20 +249,15 @@ func TestChildrenAreNotTheParents(t *testing.T) {
 	f.file(
 		Entry{Kind: EntryUser, Text: "sub prompt", Child: "c1"},
 		Entry{Kind: EntryCall, Call: "sub", Child: "c1"},
-		Entry{Kind: EntryAssistant, Text: "sub answer", Child: "c1"},
-		Entry{Kind: EntryTurnEnd, Child: "c1"},
+		Entry{Kind: EntryAssistant, Text: "sub answer", Child: "c1"}, Entry{Kind: EntryTurnEnd, Child: "c1"},
 	)
 
 	e := f.event(Event{Kind: EventChildEnd, Child: "c1"})
 	if e.Round || e.ChainEnd || e.Force != "" || f.s.Rounds != 0 || !f.s.Chain || ledger(f.s) != "task open" ||
 		said(f.s) != "user: p" {
 		t.Errorf(
-			"effect %+v, %d rounds, chain %v, ledger %s, said %s; want none of the child's",
-			e,
-			f.s.Rounds,
-			f.s.Chain,
-			ledger(f.s),
-			said(f.s),
+			"effect %+v, %d rounds, chain %v, ledger %s, said %s; want none of the child's", e, f.s.Rounds,
+			f.s.Chain, ledger(f.s), said(f.s),
 		)
 	}
 
@@ -291,9 +284,7 @@ func TestR05DeathLeavesOpenCallsInDoubt(t *testing.T) {
 			e := death(f)
 			if !e.ChainEnd || e.Force == "" || f.s.Deaths != 1 || f.s.Ending.Clean || !f.s.Ending.InTurn {
 				t.Errorf(
-					"effect %+v, deaths %d, ending %+v; want a forced FULL, 1, in a turn",
-					e,
-					f.s.Deaths,
+					"effect %+v, deaths %d, ending %+v; want a forced FULL, 1, in a turn", e, f.s.Deaths,
 					f.s.Ending,
 				)
 			}
@@ -311,10 +302,8 @@ func TestR05DeathLeavesOpenCallsInDoubt(t *testing.T) {
 			f.event(Event{Kind: EventEnd, Proc: p, Reason: "late"})
 			if name != "restart unseen" && (f.s.Deaths != 1 || len(f.s.InDoubt()) != 2 || f.s.Live) {
 				t.Errorf(
-					"after late ends: deaths %d, %d in doubt, live %v; want 1, 2, not live",
-					f.s.Deaths,
-					len(f.s.InDoubt()),
-					f.s.Live,
+					"after late ends: deaths %d, %d in doubt, live %v; want 1, 2, not live", f.s.Deaths,
+					len(f.s.InDoubt()), f.s.Live,
 				)
 			}
 		})
@@ -417,14 +406,8 @@ func TestH13Sources(t *testing.T) {
 		if f.s.Deaths != c.deaths || said(f.s) != c.said || !f.s.Live || f.s.Source != c.source ||
 			*f.s.Proc != *c.proc {
 			t.Errorf(
-				"source %q, pid %d: deaths %d, said %q, live %v; want %d, %q, live",
-				c.source,
-				c.proc.PID,
-				f.s.Deaths,
-				said(f.s),
-				f.s.Live,
-				c.deaths,
-				c.said,
+				"source %q, pid %d: deaths %d, said %q, live %v; want %d, %q, live", c.source, c.proc.PID,
+				f.s.Deaths, said(f.s), f.s.Live, c.deaths, c.said,
 			)
 		}
 	}
@@ -525,9 +508,7 @@ func TestMarksAndTask(t *testing.T) {
 	); e.Force != CauseDecision ||
 		len(f.s.Decisions[0].Text) > noteBytes {
 		t.Errorf(
-			"decision: effect %+v, %d bytes kept, want forced, at most %d",
-			e,
-			len(f.s.Decisions[0].Text),
+			"decision: effect %+v, %d bytes kept, want forced, at most %d", e, len(f.s.Decisions[0].Text),
 			noteBytes,
 		)
 	}
@@ -549,10 +530,7 @@ func TestBeatsAreNoSignOfLife(t *testing.T) {
 
 	if !f.s.LastEvent.Equal(last) || !f.s.LastHook.Equal(hook) {
 		t.Errorf(
-			"last sign %s, last hook %s, want those of the Stop, %s and %s",
-			f.s.LastEvent,
-			f.s.LastHook,
-			last,
+			"last sign %s, last hook %s, want those of the Stop, %s and %s", f.s.LastEvent, f.s.LastHook, last,
 			hook,
 		)
 	}

@@ -13,19 +13,14 @@ func (c *Checkpoint) markdown(w io.Writer) {
 	p := func(format string, args ...any) { fmt.Fprintf(w, format, args...) }
 	p("# %s\n\n", orElse(Line(s.Title), "(no prompt yet)"))
 	p(
-		"%s checkpoint %d of %s session `%s`: %s.\n\n",
-		c.Level,
-		c.Number,
-		code(s.Key.Agent),
-		code(s.Key.Session),
-		Line(c.Reason),
+		"%s checkpoint %d of %s session `%s`: %s.\n\n", c.Level, c.Number, code(s.Key.Agent),
+		code(s.Key.Session), Line(c.Reason),
 	)
 
 	if c.Gap != nil {
 		p(
 			"> Degraded from %s until now: no checkpoint could be written (%s). Rounds were counted all the while.\n\n",
-			clock(c.Gap.From),
-			Line(c.Gap.Reason),
+			clock(c.Gap.From), Line(c.Gap.Reason),
 		)
 	}
 
@@ -35,8 +30,7 @@ func (c *Checkpoint) markdown(w io.Writer) {
 
 	if s.Ending != nil && !s.Live {
 		p(
-			"Ended %s%s%s.\n\n",
-			clock(s.Ending.At),
+			"Ended %s%s%s.\n\n", clock(s.Ending.At),
 			map[bool]string{true: " cleanly", false: " without a good-bye"}[s.Ending.Clean],
 			inBrackets(s.Ending.Reason),
 		)
@@ -60,10 +54,8 @@ func (c *Checkpoint) markdown(w io.Writer) {
 
 	if t := c.WorkTree; t != nil {
 		p(
-			"## Work tree\n\nbranch %s at %s, %d changed\n\n",
-			orElse(Line(t.Branch), "(none)"),
-			orElse(Line(t.Head), "(no commit)"),
-			len(t.Changed)+t.More,
+			"## Work tree\n\nbranch %s at %s, %d changed\n\n", orElse(Line(t.Branch), "(none)"),
+			orElse(Line(t.Head), "(no commit)"), len(t.Changed)+t.More,
 		)
 	}
 
@@ -74,10 +66,8 @@ func (c *Checkpoint) markdown(w io.Writer) {
 
 	if s.Losses.BadLines+s.Losses.Oversized+s.Dropped > 0 {
 		p(
-			"Lost: %d bad transcript lines, %d too large, %d events.\n\n",
-			s.Losses.BadLines,
-			s.Losses.Oversized,
-			s.Dropped,
+			"Lost: %d bad transcript lines, %d too large, %d events.\n\n", s.Losses.BadLines,
+			s.Losses.Oversized, s.Dropped,
 		)
 	}
 }

@@ -13,11 +13,7 @@ func TestL05ShortenAtEveryCap(t *testing.T) {
 			got, cut := Shorten(text, limit)
 			if len(got) > limit || !utf8.ValidString(got) || cut != (len(text) > limit) {
 				t.Fatalf(
-					"%d bytes to %d: got %d bytes, cut %v, valid %v",
-					len(text),
-					limit,
-					len(got),
-					cut,
+					"%d bytes to %d: got %d bytes, cut %v, valid %v", len(text), limit, len(got), cut,
 					utf8.ValidString(got),
 				)
 			}
@@ -76,12 +72,8 @@ func TestM07UsersWordsOutliveTheModels(t *testing.T) {
 
 	if users != 10 || replies != keepReplies || whole != 2*keepWhole {
 		t.Errorf(
-			"%d user messages, %d replies, %d of them whole; want 10, %d, %d",
-			users,
-			replies,
-			whole,
-			keepReplies,
-			2*keepWhole,
+			"%d user messages, %d replies, %d of them whole; want 10, %d, %d", users, replies, whole,
+			keepReplies, 2*keepWhole,
 		)
 	}
 }
@@ -114,12 +106,8 @@ func TestUpsertGivesNewWords(t *testing.T) {
 	), "user: before | assistant: half"; got != want || f.s.News <= news || f.s.Task != "before" ||
 		f.s.Title != "before" {
 		t.Errorf(
-			"said %q, task %q, title %q, news %v; want %q and something new",
-			got,
-			f.s.Task,
-			f.s.Title,
-			f.s.News > news,
-			want,
+			"said %q, task %q, title %q, news %v; want %q and something new", got, f.s.Task, f.s.Title,
+			f.s.News > news, want,
 		)
 	}
 }

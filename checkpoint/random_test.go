@@ -99,17 +99,13 @@ func genEntry(t *rapid.T) Entry {
 	}
 
 	n.Aside, n.Failed, n.MadeUp, n.Background = rapid.Bool().Draw(
-		t,
-		"aside",
+		t, "aside",
 	), rapid.Bool().Draw(
-		t,
-		"failed",
+		t, "failed",
 	), rapid.Bool().Draw(
-		t,
-		"madeup",
+		t, "madeup",
 	), rapid.Bool().Draw(
-		t,
-		"bg",
+		t, "bg",
 	)
 
 	n.Alike = rapid.Uint64Range(0, 2).Draw(t, "alike")
@@ -123,8 +119,7 @@ func genEntry(t *rapid.T) Entry {
 			time.Date(9999, 12, 31, 0, 0, 0, 0, time.FixedZone("x", -3600)),
 		},
 	).Draw(
-		t,
-		"stamp",
+		t, "stamp",
 	)
 
 	return n
@@ -157,17 +152,13 @@ func genEvent(t *rapid.T) Event {
 	}
 
 	e.Aside, e.Failed, e.Background, e.Bare = rapid.Bool().Draw(
-		t,
-		"aside",
+		t, "aside",
 	), rapid.Bool().Draw(
-		t,
-		"failed",
+		t, "failed",
 	), rapid.Bool().Draw(
-		t,
-		"bg",
+		t, "bg",
 	), rapid.Bool().Draw(
-		t,
-		"bare",
+		t, "bare",
 	)
 
 	e.Alike = rapid.Uint64Range(0, 2).Draw(t, "alike")
@@ -193,8 +184,7 @@ func genEvent(t *rapid.T) Event {
 				0,
 				50,
 			).Draw(
-				t,
-				"news",
+				t, "news",
 			),
 			Failed: pick(someIDs[:2]),
 			Both:   rapid.Bool().Draw(t, "both"),
@@ -275,11 +265,8 @@ func holds(t *rapid.T, s *State, ended map[string]bool) {
 	if len(s.Turns) > maxTurns || len(s.Messages) > keepUsers+keepReplies+1 || len(s.Calls) > maxOpen+maxEnded ||
 		len(s.Files) > maxFiles {
 		t.Fatalf(
-			"%d turns, %d messages, %d calls, %d files are over a bound",
-			len(s.Turns),
-			len(s.Messages),
-			len(s.Calls),
-			len(s.Files),
+			"%d turns, %d messages, %d calls, %d files are over a bound", len(s.Turns), len(s.Messages),
+			len(s.Calls), len(s.Files),
 		)
 	}
 
@@ -396,9 +383,7 @@ func longSession(s *State, n int) (quarters [4]uint64) {
 			e.Kind, e.Call, e.Name, e.Input = EventToolStart, id+fmt.Sprint(
 				i%8/2,
 			), "Edit", fmt.Sprintf(
-				`{"file_path":"/proj/demo/file%d.go","new_string":%q}`,
-				i%500,
-				words,
+				`{"file_path":"/proj/demo/file%d.go","new_string":%q}`, i%500, words,
 			)
 
 		case 2:
@@ -437,10 +422,7 @@ func TestStateIsBoundedAndFoldingIsFlat(t *testing.T) {
 	q := longSession(s, n)
 	size := len(jsonOf(t, s))
 	t.Logf(
-		"%d events: state.json %d bytes, %s and %d bytes allocated an event",
-		n,
-		size,
-		time.Since(began)/n,
+		"%d events: state.json %d bytes, %s and %d bytes allocated an event", n, size, time.Since(began)/n,
 		q[3]/(n/4),
 	)
 
@@ -500,11 +482,8 @@ func TestTypicalSizes(t *testing.T) {
 	}
 
 	t.Logf(
-		"state.json: %d bytes after 1 round, %d after 5, %d after 20, %d after 50",
-		sizes[1],
-		sizes[5],
-		sizes[20],
-		sizes[50],
+		"state.json: %d bytes after 1 round, %d after 5, %d after 20, %d after 50", sizes[1], sizes[5],
+		sizes[20], sizes[50],
 	)
 
 	if sizes[50] > 96<<10 {

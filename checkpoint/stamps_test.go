@@ -15,14 +15,7 @@ func TestC12StampsAreForDisplay(t *testing.T) {
 		time.Date(-5, 1, 1, 0, 0, 0, 0, time.UTC),
 		{},
 		time.Date(
-			9999,
-			12,
-			31,
-			23,
-			59,
-			59,
-			0,
-			time.FixedZone("w", -3600),
+			9999, 12, 31, 23, 59, 59, 0, time.FixedZone("w", -3600),
 		),
 		time.Date(2026, 1, 1, 0, 0, 0, 0, time.FixedZone("x", 24*3600)),
 	}

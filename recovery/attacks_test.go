@@ -254,11 +254,8 @@ func TestAttacksInCheckpointFiles(t *testing.T) {
 		if c.Number != 1 || len(c.State.Messages) != len(in.Checkpoint.State.Messages) ||
 			len(c.State.Calls) != len(in.Checkpoint.State.Calls) {
 			t.Errorf(
-				"%q: got checkpoint %d with %d messages and %d calls, want what was written",
-				evil,
-				c.Number,
-				len(c.State.Messages),
-				len(c.State.Calls),
+				"%q: got checkpoint %d with %d messages and %d calls, want what was written", evil, c.Number,
+				len(c.State.Messages), len(c.State.Calls),
 			)
 		}
 

@@ -23,21 +23,14 @@ func TestEachMessageStandsOnce(t *testing.T) {
 		user(
 			"and the seals, one by one, please",
 		).call(
-		"c1",
-		"Bash",
-		`{"command":"count seals"}`,
+		"c1", "Bash", `{"command":"count seals"}`,
 	).dies()
 
 	for _, most := range []int{1200, 2048, 4000, 9000} {
 		r := b.plan(t, Options{MaxBytes: most})
 		once(
-			t,
-			r.Text,
-			"say hello to the otters",
-			"hello otters",
-			"now count them twice over",
-			"there are seven",
-			"and the seals, one by one, please",
+			t, r.Text, "say hello to the otters", "hello otters", "now count them twice over",
+			"there are seven", "and the seals, one by one, please",
 		)
 
 		if r.Omitted.Messages != 0 || strings.Contains(r.Text, "left out") {
@@ -81,8 +74,7 @@ func TestTaskThatIsTheNewestPrompt(t *testing.T) {
 	).event(
 		checkpoint.Event{Kind: checkpoint.EventTask, Text: "ship release 2"},
 	).dies().plan(
-		t,
-		Options{},
+		t, Options{},
 	).Text
 
 	once(t, text, "The task was: ship release 2\n", "fix it, whatever it takes")
@@ -113,8 +105,7 @@ func TestLongLastAnswer(t *testing.T) {
 	if m := small.Messages[len(small.Messages)-1]; !m.Shortened || m.Text != answer {
 		t.Errorf(
 			"JSON: got shortened %v and %d bytes, want the whole text, marked as shortened in the brief",
-			m.Shortened,
-			len(m.Text),
+			m.Shortened, len(m.Text),
 		)
 	}
 
@@ -137,8 +128,7 @@ func TestCheckpointsPlaceIsMarked(t *testing.T) {
 	old := newStory().user("one is the first").answer("answer one").user("two is the second").answer("answer two")
 	text = plan(t, Input{State: old.s, Checkpoint: old.checkpoint(7)}, Options{Start: StartManual}).Text
 	if i := strings.Index(
-		text,
-		mark,
+		text, mark,
 	); i < strings.Index(text, "> one is the first") ||
 		i < strings.Index(text, "> answer one") {
 		t.Errorf("the place of a checkpoint after all messages is not at the end:\n%s", text)
@@ -169,9 +159,7 @@ func TestDamagedCheckpoint(t *testing.T) {
 	all := plan(t, Input{State: b.s, Damaged: 2}, Options{})
 	has(t, all.Text, "2 checkpoint(s) were damaged; none could be used")
 	has(
-		t,
-		plan(t, Input{State: b.s, Damaged: 2}, Options{Format: Delta}).Text,
-		"_delta_since_last: start →",
+		t, plan(t, Input{State: b.s, Damaged: 2}, Options{Format: Delta}).Text, "_delta_since_last: start →",
 		"answer one",
 	)
 }
@@ -192,12 +180,9 @@ func TestNowTellsWhatIsMissing(t *testing.T) {
 
 	r := plan(t, Input{State: b.s, Gone: true}, Options{})
 	has(
-		t,
-		r.Text,
-		"transcript is missing",
+		t, r.Text, "transcript is missing",
 		"Not readable: 3 bad transcript lines, 1 torn line of 17 bytes, 1 hole(s) of 4096 bytes, 4 events.",
-		"No checkpoint could be written since",
-		"Sub-agent Explore (k1) was running.",
+		"No checkpoint could be written since", "Sub-agent Explore (k1) was running.",
 		"in the middle of its work (its process is gone)",
 	)
 
@@ -246,9 +231,7 @@ func TestDoubtLines(t *testing.T) {
 			},
 		).
 		call(
-			"c5",
-			"Bash",
-			`{"command":"watch"}`,
+			"c5", "Bash", `{"command":"watch"}`,
 		).event(
 		checkpoint.Event{Kind: checkpoint.EventToolEnd, Call: "c5", Background: true},
 	).dies()
@@ -256,8 +239,7 @@ func TestDoubtLines(t *testing.T) {
 	in := Input{State: b.s, Processes: map[string]Process{"c1": ProcessRunning, "c3": ProcessGone}}
 	r := plan(t, in, Options{})
 	has(
-		t,
-		r.Text,
+		t, r.Text,
 		"- Bash `make 'release'` started 10:00:14 UTC, may have changed something; its process is still running. Result unknown.\n",
 		"- Read `a` started 10:00:21 UTC, only reads; it is not known whether its process still runs. Result unknown.\n",
 		"- Bash `serve` started 10:00:28 UTC, may have changed something; its process is gone; it went on in the background.",
@@ -368,17 +350,9 @@ func TestC12StampsAreForDisplay(t *testing.T) {
 	b := fromFile(t, "C12-future-stamps.jsonl")
 	r := b.plan(t, Options{Start: StartManual})
 	has(
-		t,
-		r.Text,
-		"2031-06-01 00:00 UTC (a stamp from the future)",
-		"[2019-01-01 00:00 UTC]",
-		"[10:00:07 UTC]",
-		"[2026-11-01 05:30 UTC (a stamp from the future)]",
-		"clock jumped to 2031",
-		"clock went back to 2019",
-		"year zero",
-		"leap second",
-		"## Last answer (10:00:56 UTC)\n> normal again",
+		t, r.Text, "2031-06-01 00:00 UTC (a stamp from the future)", "[2019-01-01 00:00 UTC]", "[10:00:07 UTC]",
+		"[2026-11-01 05:30 UTC (a stamp from the future)]", "clock jumped to 2031", "clock went back to 2019",
+		"year zero", "leap second", "## Last answer (10:00:56 UTC)\n> normal again",
 	)
 
 	if i, j := strings.Index(r.Text, "2031-06-01"), strings.Index(r.Text, "2019-01-01"); i > j {
@@ -390,14 +364,8 @@ func TestC12StampsAreForDisplay(t *testing.T) {
 	from := b.s.Messages[0].Num
 	d := b.plan(t, Options{Format: Delta, Roles: all, MaxMessages: 10, SinceNum: &from, SinceTime: noon})
 	has(
-		t,
-		d.Text,
-		"clock jumped to 2031",
-		"clock went back to 2019",
-		"autumn hour, first pass",
-		"year zero",
-		"normal again",
-		"**[2031-06-01T00:00:00.000Z, a stamp from the future]**",
+		t, d.Text, "clock jumped to 2031", "clock went back to 2019", "autumn hour, first pass", "year zero",
+		"normal again", "**[2031-06-01T00:00:00.000Z, a stamp from the future]**",
 		"**[2019-01-01T00:00:00.000Z]**",
 	)
 

@@ -85,8 +85,7 @@ func (b *story) dies() *story {
 func (b *story) checkpoint(number uint64) *checkpoint.Checkpoint {
 	b.at = b.at.Add(time.Second)
 	c := checkpoint.New(
-		b.s.Clone(),
-		number,
+		b.s.Clone(), number,
 		checkpoint.Decision{Take: true, Level: checkpoint.Full, Cause: checkpoint.CauseHeartbeat, Text: "heartbeat"},
 		b.at,
 	)

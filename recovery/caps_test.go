@@ -62,9 +62,7 @@ func TestO01EveryCap(t *testing.T) {
 			"Bash",
 			`{"command":"make release"}`,
 		).call(
-		"c3",
-		"deploy",
-		`{"path":"x"}`,
+		"c3", "deploy", `{"path":"x"}`,
 	)
 
 	b.checkpoint(3)
@@ -131,10 +129,7 @@ func TestO01LastTurnsPresentTheRestCounted(t *testing.T) {
 	for _, most := range []int{2048, 9000} {
 		r := b.plan(t, Options{Start: StartManual, MaxBytes: most})
 		has(
-			t,
-			r.Text,
-			"turn 90:",
-			"turn 89:",
+			t, r.Text, "turn 90:", "turn 89:",
 			fmt.Sprintf("(%d earlier left out, %d bytes)", r.Omitted.Messages, r.Omitted.Bytes),
 		)
 

@@ -68,14 +68,8 @@ func TestCatchUp(t *testing.T) {
 
 		if len(s.Messages) != c.texts || s.Cursor != c.cursor || s.Losses.BadLines != c.texts {
 			t.Errorf(
-				"%s: got %d messages, cursor %q, %d bad lines; want %d, %q, %d",
-				c.name,
-				len(s.Messages),
-				s.Cursor,
-				s.Losses.BadLines,
-				c.texts,
-				c.cursor,
-				c.texts,
+				"%s: got %d messages, cursor %q, %d bad lines; want %d, %q, %d", c.name, len(s.Messages),
+				s.Cursor, s.Losses.BadLines, c.texts, c.cursor, c.texts,
 			)
 		}
 	}

@@ -98,8 +98,7 @@ func IdleLine(c Candidate, program string) string {
 
 	return fmt.Sprintf(
 		"The last session in this folder stopped without a good-bye at %s, while it was idle. What was said: %s\n",
-		dated(at),
-		command(program, "recover", c.Key.Agent, c.Key.Session),
+		dated(at), command(program, "recover", c.Key.Agent, c.Key.Session),
 	)
 }
 

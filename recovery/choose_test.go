@@ -133,12 +133,9 @@ func TestIdleLineAndListHoldNoContent(t *testing.T) {
 	}
 
 	if got := ListText(
-		[]Candidate{dead("abc-1")},
-		"belay",
-		noon,
+		[]Candidate{dead("abc-1")}, "belay", noon,
 	); !strings.HasPrefix(
-		got,
-		"A session in this folder ended",
+		got, "A session in this folder ended",
 	) {
 		t.Errorf("list of one: got %q", got)
 	}
@@ -155,8 +152,7 @@ func TestListIsBoundedWhateverItHolds(t *testing.T) {
 
 	got := ListText(list, "belay", noon)
 	if lines := strings.Count(
-		got,
-		"\n",
+		got, "\n",
 	); lines != 12 || len(got) > 5000 ||
 		!strings.Contains(got, "- and 990 older ones\n") {
 		t.Errorf("got %d lines and %d bytes, want 12 lines, at most 5,000 bytes and 990 counted", lines, len(got))
@@ -168,11 +164,9 @@ func TestHostileNamesInTheList(t *testing.T) {
 		c := dead(evil, func(c *Candidate) { c.Title = evil })
 		for _, text := range []string{IdleLine(c, "belay"), ListText([]Candidate{c}, "belay", noon)} {
 			if n, want := strings.Count(
-				text,
-				"\n",
+				text, "\n",
 			), strings.Count(
-				ListText([]Candidate{dead("a")}, "belay", noon),
-				"\n",
+				ListText([]Candidate{dead("a")}, "belay", noon), "\n",
 			); n > want {
 				t.Errorf("%q adds lines: %q", evil, text)
 			}

@@ -24,9 +24,7 @@ func TestP24DeltaLayout(t *testing.T) {
 	).answer(
 		"it is tested\nand green",
 	).call(
-		"c2",
-		"read",
-		`{"path":"a.md"}`,
+		"c2", "read", `{"path":"a.md"}`,
 	)
 
 	want := `<belay-record k="0123456789ab">
@@ -88,9 +86,7 @@ func TestP18P19P38DeltaBorder(t *testing.T) {
 		"c1",
 	).
 		call(
-			"c2",
-			"Bash",
-			`{"command":"ends later"}`,
+			"c2", "Bash", `{"command":"ends later"}`,
 		)
 
 	c := b.checkpoint(1)
@@ -152,9 +148,7 @@ func TestP22FiveMessages(t *testing.T) {
 			},
 		).
 			call(
-				fmt.Sprint("c", i),
-				"Bash",
-				fmt.Sprintf(`{"command":"cmd-%d"}`, i),
+				fmt.Sprint("c", i), "Bash", fmt.Sprintf(`{"command":"cmd-%d"}`, i),
 			).done(
 			fmt.Sprint("c", i),
 		)
@@ -162,12 +156,7 @@ func TestP22FiveMessages(t *testing.T) {
 
 	r := b.plan(t, Options{Format: Delta})
 	has(
-		t,
-		r.Text,
-		"answer-3",
-		"answer-7",
-		"cmd-3",
-		"cmd-7",
+		t, r.Text, "answer-3", "answer-7", "cmd-3", "cmd-7",
 		fmt.Sprintf("_%d earlier left out, %d bytes_", r.Omitted.Messages, r.Omitted.Bytes),
 	)
 
@@ -218,9 +207,7 @@ func TestP36ToolLines(t *testing.T) {
 	b := newStory().user("go").answer("the newest answer stays").user("more")
 	for i := range 45 {
 		b.call(
-			fmt.Sprint("c", i),
-			"Bash",
-			fmt.Sprintf(`{"command":"cmd-%02d %s"}`, i, strings.Repeat("x", 100)),
+			fmt.Sprint("c", i), "Bash", fmt.Sprintf(`{"command":"cmd-%02d %s"}`, i, strings.Repeat("x", 100)),
 		).done(
 			fmt.Sprint("c", i),
 		)
@@ -252,8 +239,7 @@ func TestJSONForm(t *testing.T) {
 	c := b.checkpoint(3)
 	data, err := json.Marshal(
 		plan(
-			t,
-			Input{State: b.s, Checkpoint: c, Adopted: true, WorkTree: &checkpoint.WorkTree{Branch: "main"}},
+			t, Input{State: b.s, Checkpoint: c, Adopted: true, WorkTree: &checkpoint.WorkTree{Branch: "main"}},
 			Options{},
 		),
 	)
@@ -302,9 +288,7 @@ func BenchmarkPlan(b *testing.B) {
 		).answer(
 			strings.Repeat("more \\ words -- ", 2000),
 		).call(
-			fmt.Sprint(i),
-			"Bash",
-			`{"command":"x"}`,
+			fmt.Sprint(i), "Bash", `{"command":"x"}`,
 		)
 	}
 

@@ -303,8 +303,7 @@ func compareTree(in Input) *WorkTreeNow {
 		t.Detail = fmt.Sprintf("%d changed names now, %d then", len(is.Changed)+is.More, len(was.Changed)+was.More)
 		if len(is.Changed)+is.More == len(was.Changed)+was.More {
 			t.Detail = fmt.Sprintf(
-				"%d changed names as then, but others, or changed otherwise",
-				len(is.Changed)+is.More,
+				"%d changed names as then, but others, or changed otherwise", len(is.Changed)+is.More,
 			)
 		}
 	}

@@ -34,11 +34,7 @@ func recovered(t *testing.T, name string) string {
 	tr := claude.New(agent.Host{}).Open(agent.Source{Path: path, Session: session})
 	defer tr.Close()
 	if gone, err := recovery.CatchUp(
-		context.Background(),
-		s,
-		tr,
-		checkpoint.ReadOptions{Final: true},
-		time.Now(),
+		context.Background(), s, tr, checkpoint.ReadOptions{Final: true}, time.Now(),
 	); gone ||
 		err != nil {
 		t.Fatalf("catch up: gone %v, %v", gone, err)

@@ -95,17 +95,13 @@ func (w *writer) stopped() (long, short string) {
 		return say(e.At, "The session ended cleanly at %s", "Ended %s.", "")
 	case e != nil && e.InTurn:
 		return say(
-			e.At,
-			"The agent stopped without a good-bye at %s, in the middle of its work",
-			"Died %s, at work.",
+			e.At, "The agent stopped without a good-bye at %s, in the middle of its work", "Died %s, at work.",
 			reason(e.Reason),
 		)
 
 	case e != nil:
 		return say(
-			e.At,
-			"The agent stopped without a good-bye at %s, while it was idle",
-			"Died %s, idle.",
+			e.At, "The agent stopped without a good-bye at %s, while it was idle", "Died %s, idle.",
 			reason(e.Reason),
 		)
 

@@ -138,9 +138,7 @@ func TestBackgroundCallIsToldOnce(t *testing.T) {
 	b := newStory().user(
 		"go",
 	).call(
-		"c1",
-		"Bash",
-		`{"command":"serve"}`,
+		"c1", "Bash", `{"command":"serve"}`,
 	).event(
 		checkpoint.Event{Kind: checkpoint.EventToolEnd, Call: "c1", Background: true},
 	).answer(

@@ -169,9 +169,7 @@ func TestG01ZeroByteFileIsSeenAsSuch(t *testing.T) {
 	s := Open(vfs.OS{}, t.TempDir())
 	mustPut(t, s, testKey, 1, checkpoint.Full, "good")
 	if err := os.WriteFile(
-		filepath.Join(s.path(elements(testKey)), fileName(2, checkpoint.Full)),
-		nil,
-		0o600,
+		filepath.Join(s.path(elements(testKey)), fileName(2, checkpoint.Full)), nil, 0o600,
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -238,8 +236,7 @@ func TestGetIsBounded(t *testing.T) {
 	s := Open(vfs.OS{}, t.TempDir())
 	mustPut(t, s, testKey, 1, checkpoint.Full, "x")
 	if err := os.Truncate(
-		filepath.Join(s.path(elements(testKey)), fileName(1, checkpoint.Full)),
-		checkpoint.MaxSize+1,
+		filepath.Join(s.path(elements(testKey)), fileName(1, checkpoint.Full)), checkpoint.MaxSize+1,
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -249,13 +246,9 @@ func TestGetIsBounded(t *testing.T) {
 	}
 
 	if err := s.Put(
-		t.Context(),
-		testKey,
-		meta(2, checkpoint.Full),
-		make([]byte, checkpoint.MaxSize+1),
+		t.Context(), testKey, meta(2, checkpoint.Full), make([]byte, checkpoint.MaxSize+1),
 	); !errors.Is(
-		err,
-		fs.ErrInvalid,
+		err, fs.ErrInvalid,
 	) {
 		t.Errorf("put of more than %d bytes: got %v, want fs.ErrInvalid", checkpoint.MaxSize, err)
 	}

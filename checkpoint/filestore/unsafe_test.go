@@ -106,13 +106,9 @@ func TestLinkInPlaceOfAFile(t *testing.T) {
 	}
 
 	if err := s.Put(
-		t.Context(),
-		testKey,
-		meta(2, checkpoint.Full),
-		[]byte("x"),
+		t.Context(), testKey, meta(2, checkpoint.Full), []byte("x"),
 	); !errors.Is(
-		err,
-		checkpoint.ErrExists,
+		err, checkpoint.ErrExists,
 	) {
 		t.Errorf("put where a link lies: got %v, want ErrExists", err)
 	}

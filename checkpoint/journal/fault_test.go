@@ -45,10 +45,7 @@ func (s *session) check() {
 	for seed, clone := range s.Crashes() {
 		var got []uint64
 		if r, err := Scan(
-			clone,
-			dir,
-			0,
-			collect(s.t, &got),
+			clone, dir, 0, collect(s.t, &got),
 		); err != nil || r.Lost > 0 || r.Damaged > 0 ||
 			r.Unreadable > 0 {
 			s.Errorf("seed %d: scan: %+v, %v, want nothing lost and no damage", seed, r, err)
@@ -78,11 +75,7 @@ func (s *session) check() {
 
 		if after, r := scan(s.t, clone.CrashClone(seed), 0); !slices.Equal(after, append(got, next)) || r.High < next {
 			s.Errorf(
-				"seed %d: recovered %v, then %d, then there was %v, numbers up to %d",
-				seed,
-				got,
-				next,
-				after,
+				"seed %d: recovered %v, then %d, then there was %v, numbers up to %d", seed, got, next, after,
 				r.High,
 			)
 		}

@@ -412,12 +412,9 @@ func TestReplayStopsForItsCaller(t *testing.T) {
 		m,
 		Options{},
 	).Replay(
-		ctx,
-		0,
-		func(uint64, []byte) error { return nil },
+		ctx, 0, func(uint64, []byte) error { return nil },
 	); !errors.Is(
-		err,
-		context.Canceled,
+		err, context.Canceled,
 	) {
 		t.Errorf("got %v, want the context's error", err)
 	}

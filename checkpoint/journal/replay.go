@@ -248,8 +248,7 @@ func (w *walk) copyAside(first uint64) error {
 	w.report.Aside = append(w.report.Aside, segmentName(dir, first))
 	if full {
 		w.report.Aside = slices.DeleteFunc(
-			w.report.Aside,
-			func(name string) bool { return name == segmentName(dir, kept[0]) },
+			w.report.Aside, func(name string) bool { return name == segmentName(dir, kept[0]) },
 		)
 		return w.fsys.Remove(segmentName(dir, kept[0]))
 	}

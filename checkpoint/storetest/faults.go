@@ -92,8 +92,7 @@ func (d *sweep) put(ctx context.Context, s checkpoint.Store, k checkpoint.Key, m
 func (d *sweep) encoded(k checkpoint.Key, m checkpoint.Meta) []byte {
 	s := checkpoint.NewState(k)
 	s.Task, s.News, s.MsgSeq, s.MarkSeq = strings.Repeat(
-		fmt.Sprintf("%s %d\n", k, m.Number),
-		100,
+		fmt.Sprintf("%s %d\n", k, m.Number), 100,
 	), m.Number, m.Number, m.Number-1
 
 	data, err := checkpoint.New(s, m.Number, checkpoint.Decision{Level: m.Level}, m.At).Encode()

@@ -87,12 +87,7 @@ func holds(t *testing.T, s checkpoint.Store, k checkpoint.Key, want ...stored) {
 		got := list[i]
 		if got.Number != w.m.Number || got.Level != w.m.Level || got.Bytes != int64(len(w.data)) {
 			t.Errorf(
-				"list %q at %d: got %+v, want number %d, level %s, %d bytes",
-				k,
-				i,
-				got,
-				w.m.Number,
-				w.m.Level,
+				"list %q at %d: got %+v, want number %d, level %s, %d bytes", k, i, got, w.m.Number, w.m.Level,
 				len(w.data),
 			)
 		}

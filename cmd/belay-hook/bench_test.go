@@ -45,9 +45,7 @@ func (r *rival) spawn(b *testing.B, payload []byte, null int) {
 
 	began := time.Now()
 	pid, err := syscall.ForkExec(
-		r.argv[0],
-		r.argv,
-		&syscall.ProcAttr{Env: r.env, Files: []uintptr{fd, uintptr(null), uintptr(null)}},
+		r.argv[0], r.argv, &syscall.ProcAttr{Env: r.env, Files: []uintptr{fd, uintptr(null), uintptr(null)}},
 	)
 
 	if err != nil {

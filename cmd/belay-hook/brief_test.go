@@ -148,12 +148,7 @@ func testBig(t *testing.T, payload string, cut bool) {
 		state := tempState(t)
 		d := serve(t, sock(state), reply(okReply))
 		r := hook(
-			t,
-			state,
-			payload,
-			[]string{takeVar + "=" + filepath.Join(state, "took")},
-			"--wait",
-			"claude-code",
+			t, state, payload, []string{takeVar + "=" + filepath.Join(state, "took")}, "--wait", "claude-code",
 			"Stop",
 		)
 

@@ -250,11 +250,7 @@ func TestH05NobodyAnswers(t *testing.T) {
 		within(t, time.Second, func() run {
 			runs++
 			r := hook(
-				t,
-				state,
-				fmt.Sprint("prompt ", i),
-				[]string{realVar + "=" + ends},
-				"claude-code",
+				t, state, fmt.Sprint("prompt ", i), []string{realVar + "=" + ends}, "claude-code",
 				"UserPromptSubmit",
 			)
 

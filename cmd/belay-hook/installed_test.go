@@ -122,12 +122,8 @@ func TestInstalledStartWaits(t *testing.T) {
 		r := within(t, briefTime, func() run { return w.fire(t, in, in.start, realSession, os.Getpid()) })
 		if r.stdout != "brief" || r.stderr != "" {
 			t.Errorf(
-				"%s: %q printed %q, %q in %v, want the brief",
-				in.agent,
-				in.events[in.start],
-				r.stdout,
-				r.stderr,
-				r.took,
+				"%s: %q printed %q, %q in %v, want the brief", in.agent, in.events[in.start], r.stdout,
+				r.stderr, r.took,
 			)
 		}
 	}
@@ -168,12 +164,8 @@ func TestInstalledStartFromCold(t *testing.T) {
 
 		if !strings.Contains(r.stdout, "paint the boat green") || r.stderr != "" {
 			t.Errorf(
-				"%s: %q printed %q, %q in %v, want the brief",
-				in.agent,
-				in.events[in.start],
-				r.stdout,
-				r.stderr,
-				r.took,
+				"%s: %q printed %q, %q in %v, want the brief", in.agent, in.events[in.start], r.stdout,
+				r.stderr, r.took,
 			)
 		}
 

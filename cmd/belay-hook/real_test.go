@@ -422,20 +422,14 @@ func realModes(t *testing.T, umask string) {
 		stdin := stdinFile(
 			t,
 			fmt.Sprintf(
-				`{"session_id":%q,"hook_event_name":"UserPromptSubmit","prompt":"%s %d"}`,
-				realSession,
-				content,
+				`{"session_id":%q,"hook_event_name":"UserPromptSubmit","prompt":"%s %d"}`, realSession, content,
 				i,
 			),
 		)
 
 		cmd := exec.Command(
-			"sh",
-			"-c",
-			`umask "$2"; exec "$1" claude-code UserPromptSubmit`,
-			"sh",
-			filepath.Join(w.dir, "belay-hook"),
-			umask,
+			"sh", "-c", `umask "$2"; exec "$1" claude-code UserPromptSubmit`, "sh",
+			filepath.Join(w.dir, "belay-hook"), umask,
 		)
 
 		cmd.Env, cmd.Stdin = w.env, stdin
@@ -462,8 +456,7 @@ func realModes(t *testing.T, umask string) {
 		files++
 		if fi, err := d.Info(); err == nil && fi.Mode().Perm()&0o077 != 0 {
 			t.Errorf(
-				"%s has mode %o, want nothing for group and others",
-				strings.TrimPrefix(p, w.state),
+				"%s has mode %o, want nothing for group and others", strings.TrimPrefix(p, w.state),
 				fi.Mode().Perm(),
 			)
 		}
@@ -523,9 +516,7 @@ const newSession = "99999999-2222-4333-8444-555555555555"
 
 func (w *world) startPayload() string {
 	return fmt.Sprintf(
-		`{"session_id":%q,"hook_event_name":"SessionStart","source":"startup","cwd":%q}`,
-		newSession,
-		w.state,
+		`{"session_id":%q,"hook_event_name":"SessionStart","source":"startup","cwd":%q}`, newSession, w.state,
 	)
 }
 

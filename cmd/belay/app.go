@@ -71,9 +71,7 @@ doctor found something.`,
 
 	root.Flags().BoolVarP(&showVersion, "version", "v", false, "print the version")
 	root.PersistentFlags().StringVar(
-		&a.stateDir,
-		"state-dir",
-		"",
+		&a.stateDir, "state-dir", "",
 		"state folder (default: BELAY_STATE_DIR, the setting state_dir, or ~/.local/state/belay)",
 	)
 
@@ -85,23 +83,9 @@ doctor found something.`,
 		&cobra.Group{ID: groupEvents, Title: "Events, for agents without an installer:"})
 	root.SetHelpCommand(helpCmd())
 	root.AddCommand(
-		a.runCmd(),
-		a.daemonCmd(),
-		a.statusCmd(),
-		a.listCmd(),
-		a.searchCmd(),
-		a.showCmd(),
-		a.recoverCmd(),
-		a.checkpointCmd(),
-		a.markCmd(),
-		a.eventCmd(),
-		a.resetCmd(),
-		a.configCmd(),
-		a.doctorCmd(),
-		a.installCmd(),
-		a.uninstallCmd(),
-		a.intakeCmd(),
-		completionCmd(),
+		a.runCmd(), a.daemonCmd(), a.statusCmd(), a.listCmd(), a.searchCmd(), a.showCmd(), a.recoverCmd(),
+		a.checkpointCmd(), a.markCmd(), a.eventCmd(), a.resetCmd(), a.configCmd(), a.doctorCmd(),
+		a.installCmd(), a.uninstallCmd(), a.intakeCmd(), completionCmd(),
 	)
 
 	root.AddCommand(a.verbCmds()...)

@@ -139,8 +139,7 @@ func TestArrows(t *testing.T) {
 			seen[top] = true
 			for _, dep := range p.Deps {
 				if i := slices.IndexFunc(
-					list,
-					func(no string) bool { return below(dep, no) && !below(dep, top) },
+					list, func(no string) bool { return below(dep, no) && !below(dep, top) },
 				); i >= 0 {
 					t.Errorf("%s needs %s: %s may not know of %s", p.ImportPath, dep, top, list[i])
 				}

@@ -87,9 +87,7 @@ flags or settings.`,
 	}
 
 	cmd.Flags().StringVar(
-		&unit,
-		"print-unit",
-		"",
+		&unit, "print-unit", "",
 		"print a unit for systemd, or an agent for launchd, and run nothing (alone: what this system has)",
 	)
 
@@ -220,8 +218,7 @@ func newLog(c *config.Config, root string, errOut io.Writer) (*zap.Logger, func(
 			cores,
 			zapcore.NewCore(
 				zapcore.NewConsoleEncoder(zap.NewDevelopmentEncoderConfig()),
-				zapcore.Lock(zapcore.AddSync(quietWriter{f})),
-				level,
+				zapcore.Lock(zapcore.AddSync(quietWriter{f})), level,
 			),
 		)
 	}

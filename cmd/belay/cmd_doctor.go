@@ -128,9 +128,7 @@ func (a *app) diagnose(ctx context.Context, screen io.Writer) []finding {
 		add("state folder", "note", root+" is not there yet", "the daemon makes it")
 	case err != nil:
 		add(
-			"state folder",
-			"problem",
-			err.Error(),
+			"state folder", "problem", err.Error(),
 			"set BELAY_STATE_DIR to a folder of your own (chmod 700 it, if it is belay's alone)",
 		)
 
@@ -150,8 +148,7 @@ func (a *app) diagnose(ctx context.Context, screen io.Writer) []finding {
 
 	if n, bytes, err := spool.Pending(dir.FS, dir.Spool()); err == nil && n > 0 {
 		add(
-			"spool",
-			"note",
+			"spool", "note",
 			fmt.Sprintf("%s (%s) not yet taken in by a daemon", count(n, "event"), count(int(bytes), "byte")),
 			"belay daemon &",
 		)
@@ -259,10 +256,8 @@ func diagnoseJournal(rep state.Report) []finding {
 				"journal",
 				"problem",
 				fmt.Sprintf(
-					"%s damaged, %s lost, %s not readable",
-					count(j.Damaged, "place"),
-					count(int(j.Lost), "record"),
-					count(j.Unreadable, "segment"),
+					"%s damaged, %s lost, %s not readable", count(j.Damaged, "place"),
+					count(int(j.Lost), "record"), count(j.Unreadable, "segment"),
 				),
 				"the daemon goes past it; check the disk",
 			},
@@ -336,9 +331,7 @@ func diagnoseStore(ctx context.Context, dir state.Dir, states []*checkpoint.Stat
 	said := fmt.Sprintf("%s, %s whole", count(len(states), "session"), count(whole, "checkpoint"))
 	if len(some) < len(states) {
 		said = fmt.Sprintf(
-			"%s, %s of the newest %d whole",
-			count(len(states), "session"),
-			count(whole, "checkpoint"),
+			"%s, %s of the newest %d whole", count(len(states), "session"), count(whole, "checkpoint"),
 			len(some),
 		)
 	}
@@ -368,8 +361,7 @@ func (a *app) diagnoseAgents(ctx context.Context, states []*checkpoint.State) []
 		}
 
 		i := slices.IndexFunc(
-			states,
-			func(s *checkpoint.State) bool { return s.Key.Agent == g.Name() && s.Key.Child == "" },
+			states, func(s *checkpoint.State) bool { return s.Key.Agent == g.Name() && s.Key.Child == "" },
 		)
 
 		if i < 0 {

@@ -178,13 +178,7 @@ func printFinding(out io.Writer, f check.Finding) {
 	}
 
 	fmt.Fprintf(
-		out,
-		"%s %-10s %s: %s\n%17s -> %s\n",
-		mark,
-		f.Rule,
-		printable(where),
-		printable(f.Said),
-		"",
+		out, "%s %-10s %s: %s\n%17s -> %s\n", mark, f.Rule, printable(where), printable(f.Said), "",
 		printable(f.Do),
 	)
 }

@@ -302,10 +302,7 @@ func printReport(w io.Writer, x *repair.Examined) {
 	}
 	line(x.Agent, "%s", x.File)
 	line(
-		"holds",
-		"%s, %s, %s",
-		count(x.Records, "record"),
-		count(int(x.Bytes), "byte"),
+		"holds", "%s, %s, %s", count(x.Records, "record"), count(int(x.Bytes), "byte"),
 		count(x.Compactions, "compaction"),
 	)
 
@@ -331,8 +328,7 @@ func printReport(w io.Writer, x *repair.Examined) {
 	}
 
 	some(
-		w,
-		x.OpenCalls,
+		w, x.OpenCalls,
 		func(c repair.OpenCall) { line("OPEN CALL", "line %d: %s %s has no result", c.Line, c.Name, c.ID) },
 	)
 
@@ -366,11 +362,7 @@ func printMended(w io.Writer, x, y *repair.Examined) {
 			w,
 			printable(
 				fmt.Sprintf(
-					"line %d, offset %d: %s, %s: %s",
-					c.Line,
-					c.Offset,
-					c.Action,
-					count(int(c.Bytes), "byte"),
+					"line %d, offset %d: %s, %s: %s", c.Line, c.Offset, c.Action, count(int(c.Bytes), "byte"),
 					c.What,
 				),
 			),
@@ -378,10 +370,7 @@ func printMended(w io.Writer, x, y *repair.Examined) {
 	})
 
 	fmt.Fprintf(
-		w,
-		"%s made, %s in %s\n",
-		count(len(x.Changes), "change"),
-		count(y.Records, "record"),
+		w, "%s made, %s in %s\n", count(len(x.Changes), "change"), count(y.Records, "record"),
 		printable(y.File),
 	)
 }

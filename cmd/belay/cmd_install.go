@@ -144,8 +144,7 @@ func (a *app) install(cmd *cobra.Command, args []string, f installFlags) error {
 		return err
 	case len(list) == 0:
 		hint := "Name one to wire it all the same: " + strings.Join(
-			installable(),
-			", ",
+			installable(), ", ",
 		) + ". Other programs use belay event."
 		return &coded{errors.New("install: none of the agents is on this machine"), exitFailed, hint}
 
@@ -169,8 +168,7 @@ func (a *app) install(cmd *cobra.Command, args []string, f installFlags) error {
 		if truster, ok := in.Installer.(agent.Truster); ok && err == nil && f.trust {
 			if f.dryRun && slices.ContainsFunc(done, func(c agent.Change) bool { return c.Action != "keep" }) {
 				fmt.Fprintf(
-					cmd.ErrOrStderr(),
-					"%s: what --trust writes depends on hooks that are not there yet\n",
+					cmd.ErrOrStderr(), "%s: what --trust writes depends on hooks that are not there yet\n",
 					in.name,
 				)
 				continue

@@ -140,9 +140,7 @@ Exit codes: 0 shown, 1 failed, 2 wrong flags, 3 no such session or checkpoint.`,
 	cmd.Flags().BoolVar(&raw, "raw", false, "print the checkpoint's file as it is")
 	cmd.Flags().BoolVar(&copied, "mirror", false, "print the copy of the transcript")
 	cmd.Flags().IntVar(
-		&copyNumber,
-		"copy",
-		0,
+		&copyNumber, "copy", 0,
 		"with --mirror: the older copy of this number, from before the transcript was replaced",
 	)
 

@@ -59,26 +59,20 @@ Exit codes: 0 printed (also when there is nothing to say), 1 failed, 2 wrong fla
 	fl := cmd.Flags()
 	fl.StringVar(&f.transcript, "transcript", "", "read this transcript, whatever the session names")
 	fl.StringVar(
-		&f.since,
-		"since",
-		"",
+		&f.since, "since", "",
 		"border of the delta: a checkpoint's number, a time or an age (default: the last checkpoint)",
 	)
 
 	fl.IntVar(&f.maxBytes, "max-bytes", 0, "cap of all that is printed, in bytes (default 9000, delta 2048)")
 	fl.IntVar(&f.maxMessages, "max-messages", 0, "cap of messages (default 5 for the delta)")
 	fl.StringSliceVar(
-		&f.roles,
-		"roles",
-		nil,
+		&f.roles, "roles", nil,
 		"whose messages: user, assistant, tool (default: both; assistant for the delta)",
 	)
 
 	fl.StringVar(&f.format, "format", "brief", "brief or delta")
 	fl.StringVar(
-		&f.start,
-		"start",
-		recovery.StartManual,
+		&f.start, "start", recovery.StartManual,
 		"answer as for this start: startup, resume, fork, clear, compact, manual",
 	)
 
@@ -86,8 +80,7 @@ Exit codes: 0 printed (also when there is nothing to say), 1 failed, 2 wrong fla
 	completeFlag(cmd, "format", cobra.FixedCompletions([]string{"brief", "delta"}, cobra.ShellCompDirectiveNoFileComp))
 	completeFlag(cmd, "start", cobra.FixedCompletions(starts, cobra.ShellCompDirectiveNoFileComp))
 	completeFlag(
-		cmd,
-		"roles",
+		cmd, "roles",
 		cobra.FixedCompletions([]string{"user", "assistant", "tool"}, cobra.ShellCompDirectiveNoFileComp),
 	)
 
@@ -220,8 +213,7 @@ func (a *app) recoverOptions(cmd *cobra.Command, f recoverFlags) (recovery.Optio
 	for _, r := range roles {
 		role := checkpoint.Role(strings.ToLower(strings.TrimSpace(r)))
 		if !slices.Contains(
-			[]checkpoint.Role{checkpoint.RoleUser, checkpoint.RoleAssistant, checkpoint.RoleTool},
-			role,
+			[]checkpoint.Role{checkpoint.RoleUser, checkpoint.RoleAssistant, checkpoint.RoleTool}, role,
 		) {
 			return opt, &usage{what: fmt.Sprintf("--roles %q: user, assistant or tool", r)}
 		}

@@ -70,16 +70,11 @@ wrong flags, 126 the program cannot be run, 127 there is no such program.`,
 
 	cmd.Flags().SetInterspersed(false) // what follows the program's name is its own
 	cmd.Flags().StringVar(
-		&agentName,
-		"agent",
-		"",
-		"whose sessions they are (default: known by the program's name, else other)",
+		&agentName, "agent", "", "whose sessions they are (default: known by the program's name, else other)",
 	)
 
 	cmd.Flags().StringVar(
-		&session,
-		"session",
-		"",
+		&session, "session", "",
 		"session id for its verbs and events (default: BELAY_SESSION, else one made up)",
 	)
 
@@ -279,10 +274,7 @@ func (r *agentRun) goOn(w io.Writer, end run.End, states []*checkpoint.State) {
 		}
 
 		fmt.Fprintf(
-			w,
-			"Session %s of %s stopped %s. To go on:\n",
-			printable(s.Key.Session),
-			printable(s.Key.Agent),
+			w, "Session %s of %s stopped %s. To go on:\n", printable(s.Key.Session), printable(s.Key.Agent),
 			how,
 		)
 
@@ -293,10 +285,8 @@ func (r *agentRun) goOn(w io.Writer, end run.End, states []*checkpoint.State) {
 		}
 
 		fmt.Fprintf(
-			w,
-			"  belay recover --agent %s --session %s   (what a new session is told)\n",
-			printable(shellWord(s.Key.Agent)),
-			printable(shellWord(s.Key.Session)),
+			w, "  belay recover --agent %s --session %s   (what a new session is told)\n",
+			printable(shellWord(s.Key.Agent)), printable(shellWord(s.Key.Session)),
 		)
 	}
 }

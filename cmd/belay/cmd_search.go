@@ -129,14 +129,8 @@ func printHits(w io.Writer, hits []index.Hit) error {
 		}
 
 		fmt.Fprintf(
-			t,
-			"%s\t%s\t%s\t%s\t%s\t%s\n",
-			printable(h.Agent),
-			printable(fullID(h.SessionStatus)),
-			h.State,
-			last,
-			printable(short(h.Title, 50)),
-			printable(h.Snippet),
+			t, "%s\t%s\t%s\t%s\t%s\t%s\n", printable(h.Agent), printable(fullID(h.SessionStatus)), h.State,
+			last, printable(short(h.Title, 50)), printable(h.Snippet),
 		)
 	}
 

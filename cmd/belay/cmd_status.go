@@ -58,8 +58,7 @@ func (a *app) sessionStatus(cmd *cobra.Command, f sessionFlags, asJSON bool) err
 
 	var st query.SessionStatus
 	r, _, err := a.request(
-		cmd.Context(),
-		false,
+		cmd.Context(), false,
 		wire.Request{Op: "status", Agent: f.agent, Session: f.session, Child: f.child, Workspace: name.Workspace},
 	)
 

@@ -30,11 +30,7 @@ func TestHelpOfEveryCommand(t *testing.T) {
 		var out, errOut bytes.Buffer
 		args := append(strings.Fields(c.CommandPath())[1:], "--help")
 		if code := runMain(
-			t.Context(),
-			args,
-			strings.NewReader(""),
-			&out,
-			&errOut,
+			t.Context(), args, strings.NewReader(""), &out, &errOut,
 		); code != exitOK ||
 			errOut.Len() > 0 {
 			t.Errorf("belay %s: exit code %d, stderr %q", strings.Join(args, " "), code, errOut.String())
@@ -162,9 +158,7 @@ func TestM01ListManySessions(t *testing.T) {
 		t.Logf("belay %q of %d sessions: %v, %s", args, sessions, took, memory(cmd.ProcessState))
 		if args[0] == "list" && bytes.Count(out, []byte("-0000-4000-8000-")) != sessions {
 			t.Errorf(
-				"belay %q shows %d sessions, want %d",
-				args,
-				bytes.Count(out, []byte("-0000-4000-8000-")),
+				"belay %q shows %d sessions, want %d", args, bytes.Count(out, []byte("-0000-4000-8000-")),
 				sessions,
 			)
 		}

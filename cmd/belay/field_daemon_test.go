@@ -327,12 +327,9 @@ func TestG02ListIsTheSameWithoutItsCaches(t *testing.T) {
 
 			for i := range sessions {
 				if text, _ := h.recovered(
-					t,
-					"--session",
-					fmt.Sprint("s", i),
+					t, "--session", fmt.Sprint("s", i),
 				); !strings.Contains(
-					text,
-					fmt.Sprint("wish ", i),
+					text, fmt.Sprint("wish ", i),
 				) {
 					t.Errorf("session %d: its words are not in\n%s", i, text)
 				}
@@ -340,9 +337,7 @@ func TestG02ListIsTheSameWithoutItsCaches(t *testing.T) {
 
 			h.talked(t, "s1", "one more wish")
 			if text, _ := h.recovered(
-				t,
-				"--session",
-				"s1",
+				t, "--session", "s1",
 			); !strings.Contains(text, "one more wish") ||
 				!strings.Contains(text, "wish 1") {
 				t.Errorf("the session does not go on with what it had:\n%s", text)
@@ -388,8 +383,7 @@ func TestD15NewerClients(t *testing.T) {
 
 		header := fmt.Sprintf(
 			`{"v":99,"op":"hook","agent":"claude-code","event":"UserPromptSubmit","client":"belay-hook 99.0","brand_new":[{"x":null}],"id":"n%d","len":%d}`,
-			i,
-			len(payload),
+			i, len(payload),
 		)
 
 		if i%10 == 5 { // an event, and an op, of the future between them

@@ -183,8 +183,7 @@ func TestL03LoneSurrogate(t *testing.T) {
 
 	text := saidInstead(t, "L03-lone-high-surrogate", "make a page", `Your AI Avatar \ud83c`)
 	if n := strings.Count(
-		text,
-		"\uFFFD",
+		text, "\uFFFD",
 	); n == 0 || !utf8.ValidString(text) || strings.Contains(text, `\ud83c`) ||
 		!strings.Contains(text, "\U0001F3F7") {
 		t.Errorf("%d U+FFFD; want the half replaced, the pair whole, valid UTF-8:\n%s", n, text)
@@ -260,15 +259,7 @@ func TestR04PhantomParent(t *testing.T) {
 	_, r := newHome(
 		t,
 	).recovered(
-		t,
-		"--transcript",
-		path,
-		"--format",
-		"delta",
-		"--roles",
-		"user,assistant",
-		"--max-messages",
-		"20",
+		t, "--transcript", path, "--format", "delta", "--roles", "user,assistant", "--max-messages", "20",
 	)
 
 	if len(r.Messages) != 7 {
@@ -326,17 +317,8 @@ func TestR09TimeDisorder(t *testing.T) {
 	_, r := newHome(
 		t,
 	).recovered(
-		t,
-		"--transcript",
-		path,
-		"--format",
-		"delta",
-		"--roles",
-		"user,assistant",
-		"--max-messages",
-		"20",
-		"--max-bytes",
-		"9000",
+		t, "--transcript", path, "--format", "delta", "--roles", "user,assistant", "--max-messages", "20",
+		"--max-bytes", "9000",
 	)
 
 	var got []string
@@ -384,17 +366,8 @@ func TestC12FutureStamps(t *testing.T) {
 
 	// The border of a delta is a place in the file: an age drops nothing because of a stamp.
 	_, since := h.recovered(
-		t,
-		"--transcript",
-		path,
-		"--since",
-		"2h",
-		"--format",
-		"delta",
-		"--roles",
-		"user,assistant",
-		"--max-messages",
-		"20",
+		t, "--transcript", path, "--since", "2h", "--format", "delta", "--roles", "user,assistant",
+		"--max-messages", "20",
 	)
 
 	if len(since.Messages) != len(r.Messages) {

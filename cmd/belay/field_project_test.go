@@ -34,10 +34,7 @@ func TestP01OneFolderTwoProjects(t *testing.T) {
 
 		said := fmt.Sprintf(
 			`{"type":"user","uuid":"u%d","sessionId":%q,"cwd":%q,"message":{"role":"user","content":%q}}`+"\n",
-			i,
-			c.session,
-			c.workspace,
-			c.words,
+			i, c.session, c.workspace, c.words,
 		)
 
 		put(t, filepath.Join(string(h), ".claude", "projects", "-w----app", c.session+".jsonl"), append(data, said...))
@@ -49,30 +46,19 @@ func TestP01OneFolderTwoProjects(t *testing.T) {
 			text, r := h.recovered(t, "--workspace", workspace)
 			if !strings.Contains(text, "the "+c[0]+" project's") || strings.Contains(text, "the "+c[1]+" project's") {
 				t.Errorf(
-					"%s, %s: session %s, want the %s project's words alone:\n%s",
-					when,
-					workspace,
-					r.Session,
-					c[0],
-					text,
+					"%s, %s: session %s, want the %s project's words alone:\n%s", when, workspace, r.Session,
+					c[0], text,
 				)
 			}
 		}
 
 		if out, code := h.belay(
-			t,
-			string(h),
-			"recover",
-			"--workspace",
-			"/w/중간/app",
+			t, string(h), "recover", "--workspace", "/w/중간/app",
 		); code != exitNotFound ||
 			out != "" {
 			t.Errorf(
-				"%s: a third project of that name: exit code %d, want %d and no text: %s",
-				when,
-				code,
-				exitNotFound,
-				out,
+				"%s: a third project of that name: exit code %d, want %d and no text: %s", when, code,
+				exitNotFound, out,
 			)
 		}
 	}
@@ -85,14 +71,7 @@ func TestP01OneFolderTwoProjects(t *testing.T) {
 	} {
 		path := filepath.Join(string(h), ".claude", "projects", "-w----app", session+".jsonl")
 		h.ok(
-			t,
-			"event",
-			"--agent",
-			"claude-code",
-			"--session",
-			session,
-			"--workspace",
-			workspace,
+			t, "event", "--agent", "claude-code", "--session", session, "--workspace", workspace,
 			fmt.Sprintf(`{"kind":"start","transcript":%q}`, path),
 		)
 	}
@@ -144,8 +123,7 @@ func TestP03HomeBehindALink(t *testing.T) {
 	const session = "33333333-3333-4333-8333-333333333333"
 	record := fmt.Sprintf(
 		`{"type":"user","uuid":"u1","sessionId":%q,"cwd":%q,"message":{"role":"user","content":"words of the file"}}`+"\n",
-		session,
-		filepath.Join(target, "proj"),
+		session, filepath.Join(target, "proj"),
 	)
 
 	linked := home(link) // the agent's and belay's HOME
@@ -153,14 +131,7 @@ func TestP03HomeBehindALink(t *testing.T) {
 	put(t, path, []byte(record))
 	t.Cleanup(func() { stopDaemon(linked.state()) })
 	out, code := linked.belay(
-		t,
-		filepath.Join(link, "proj"),
-		"event",
-		"--agent",
-		"claude-code",
-		"--session",
-		session,
-		"--workspace",
+		t, filepath.Join(link, "proj"), "event", "--agent", "claude-code", "--session", session, "--workspace",
 		filepath.Join(link, "proj"),
 		fmt.Sprintf(`{"kind":"stop","text":"words of the event","transcript":%q}`, path),
 	)
@@ -208,12 +179,7 @@ func TestN05ProjectKeyChanged(t *testing.T) {
 					}
 				case "gone after it was seen":
 					h.ok(
-						t,
-						"event",
-						"--agent",
-						c.agent,
-						"--session",
-						session,
+						t, "event", "--agent", c.agent, "--session", session,
 						fmt.Sprintf(`{"kind":"start","transcript":%q}`, filepath.Join(string(h), c.to)),
 					)
 

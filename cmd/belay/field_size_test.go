@@ -29,11 +29,7 @@ func fill(t *testing.T, path, session string, megabytes int) {
 		fmt.Fprintf(
 			w,
 			`{"type":"user","uuid":"u%d","parentUuid":"u%d","sessionId":%q,"cwd":"/proj","message":{"role":"user","content":"%d %s"}}`+"\n",
-			n,
-			parent,
-			session,
-			n,
-			pad,
+			n, parent, session, n, pad,
 		)
 	}
 
@@ -57,14 +53,7 @@ func TestM02RecoverIsFlat(t *testing.T) {
 		for _, from := range []string{"the file alone", "a FULL"} {
 			if from == "a FULL" {
 				h.ok(
-					t,
-					"event",
-					"--agent",
-					"claude-code",
-					"--session",
-					session,
-					"--workspace",
-					"/proj",
+					t, "event", "--agent", "claude-code", "--session", session, "--workspace", "/proj",
 					fmt.Sprintf(`{"kind":"start","transcript":%q}`, path),
 				)
 
@@ -95,9 +84,7 @@ func TestM02RecoverIsFlat(t *testing.T) {
 		small, large := took[from+" of 10 MB"], took[from+" of 200 MB"]
 		if large > 3*small {
 			t.Errorf(
-				"recover from %s took %v for 200 MB and %v for 10 MB: want 3 times that at most",
-				from,
-				large,
+				"recover from %s took %v for 200 MB and %v for 10 MB: want 3 times that at most", from, large,
 				small,
 			)
 		}
@@ -123,8 +110,7 @@ func grow(t *testing.T, path, session string, megabytes int) {
 	text = text[:strings.LastIndex(text, "\n")+1]
 	text += fmt.Sprintf(
 		`{"type":"user","uuid":"last%d","sessionId":%q,"cwd":"/proj","message":{"role":"user","content":"the newest wish"}}`+"\n",
-		megabytes,
-		session,
+		megabytes, session,
 	)
 
 	if _, err := f.WriteString(text); err != nil {

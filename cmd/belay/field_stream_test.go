@@ -48,14 +48,7 @@ func TestM04MemoryDoesNotGrowWithTheTranscript(t *testing.T) {
 	path := filepath.Join(string(h), ".claude", "projects", "-proj", session+".jsonl")
 	put(t, path, nil)
 	h.ok(
-		t,
-		"event",
-		"--agent",
-		"claude-code",
-		"--session",
-		session,
-		"--workspace",
-		"/proj",
+		t, "event", "--agent", "claude-code", "--session", session, "--workspace", "/proj",
 		fmt.Sprintf(`{"kind":"start","transcript":%q}`, path),
 	)
 
@@ -78,11 +71,7 @@ func TestM04MemoryDoesNotGrowWithTheTranscript(t *testing.T) {
 			fmt.Fprintf(
 				w,
 				`{"type":%q,"uuid":"00000000-0000-4000-8000-%012d","sessionId":%q,"cwd":"/proj","timestamp":"2026-01-05T10:00:07.000Z","message":{"role":%q,"content":%s}}`+"\n",
-				who,
-				written,
-				session,
-				who,
-				content,
+				who, written, session, who, content,
 			)
 		}
 
@@ -101,10 +90,8 @@ func TestM04MemoryDoesNotGrowWithTheTranscript(t *testing.T) {
 				st.AtRisk.Bytes == 0
 		}) {
 			t.Fatalf(
-				"after %d records the task is %q with %d bytes at risk, want the last wish and none",
-				written,
-				st.CurrentTask,
-				st.AtRisk.Bytes,
+				"after %d records the task is %q with %d bytes at risk, want the last wish and none", written,
+				st.CurrentTask, st.AtRisk.Bytes,
 			)
 		}
 	}
@@ -115,10 +102,8 @@ func TestM04MemoryDoesNotGrowWithTheTranscript(t *testing.T) {
 	after := int64(0)
 	if !wait(func() bool { after = resident(t, pid); return after <= before+20<<20 }) {
 		t.Errorf(
-			"after %d more records the daemon holds %d MB, %d before: want 20 MB more at most",
-			records,
-			after>>20,
-			before>>20,
+			"after %d more records the daemon holds %d MB, %d before: want 20 MB more at most", records,
+			after>>20, before>>20,
 		)
 	}
 

@@ -151,8 +151,7 @@ func TestEveryFieldCaseHasItsTest(t *testing.T) {
 			}
 			for _, id := range rowIDs.FindAllString(name, -1) {
 				tests[id] = append(
-					tests[id],
-					strings.TrimPrefix(filepath.ToSlash(filepath.Dir(path)), "../../")+"."+name,
+					tests[id], strings.TrimPrefix(filepath.ToSlash(filepath.Dir(path)), "../../")+"."+name,
 				)
 			}
 		}

@@ -198,9 +198,7 @@ func TestO05HostileMembersOfEveryPayload(t *testing.T) {
 
 		for _, value := range values[:12] { // and once as the agent itself does it
 			p.set["session_id"], p.set["cwd"], p.set["transcript_path"] = strings.ReplaceAll(
-				value,
-				"/",
-				".",
+				value, "/", ".",
 			), value, value
 			if len(p.made(t, a)) > 0 {
 				h.throughClient(t, call{last.agent, last.event, p.made(t, a)[0].payload})

@@ -64,8 +64,7 @@ func hostileState(t *testing.T, dir state.Dir, evil string) checkpoint.Key {
 	}
 
 	c := checkpoint.New(
-		s.Clone(),
-		1,
+		s.Clone(), 1,
 		checkpoint.Decision{Take: true, Level: checkpoint.Full, Cause: checkpoint.CauseHeartbeat, Text: evil},
 		time.Now(),
 	)
@@ -236,12 +235,7 @@ func TestO05HostileIDsAreData(t *testing.T) {
 			}
 
 			out, code := h.belay(
-				t,
-				string(h),
-				"event",
-				"--agent",
-				"mine",
-				"--session="+id,
+				t, string(h), "event", "--agent", "mine", "--session="+id,
 				fmt.Sprintf(`{"kind":"prompt","text":"prompt %d of round %d"}`, i, round),
 			)
 
@@ -385,15 +379,13 @@ func (h home) wantPlanted(t *testing.T, planted []string) {
 		for _, path := range planted {
 			n := strings.Count(out, path+" ") + strings.Count(out, path+":")
 			if number, _, ok := strings.Cut(
-				strings.TrimLeft(filepath.Base(path), "0"),
-				"-",
+				strings.TrimLeft(filepath.Base(path), "0"), "-",
 			); ok && args[0] == "doctor" &&
 				strings.HasPrefix(path, h.state()) {
 				n = len(
 					regexp.MustCompile(`checkpoint +`+number+` of mine/planted`).FindAllString(out, -1),
 				) - strings.Count(
-					out,
-					"get checkpoint "+number,
+					out, "get checkpoint "+number,
 				)
 			}
 

@@ -20,15 +20,13 @@ func TestEveryFaultOfTheProgramsCopy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			vfstest.Sweep{Least: 5}.Run(t, func(p *vfstest.Point) {
 				err := errors.Join(
-					vfs.MakeDir(p.Mem, "/build"),
-					vfs.Replace(p.Mem, from, is),
+					vfs.MakeDir(p.Mem, "/build"), vfs.Replace(p.Mem, from, is),
 					vfs.MakeDirMode(p.Mem, "/home/user/.local/share", 0o755),
 				)
 
 				if before != nil {
 					err = errors.Join(
-						err,
-						vfs.MakeDirMode(p.Mem, "/home/user/.local/share/belay/bin", 0o755),
+						err, vfs.MakeDirMode(p.Mem, "/home/user/.local/share/belay/bin", 0o755),
 						vfs.ReplaceMode(p.Mem, to, before, 0o755),
 					)
 				}

@@ -38,8 +38,7 @@ func (v *victims) path(kind fs.FileMode, nothing bool) (string, error) {
 		return path, nil
 	case kind.IsDir():
 		return path, errors.Join(
-			os.Mkdir(path, 0o755),
-			os.WriteFile(filepath.Join(path, "state.json"), []byte(victimWord), 0o644),
+			os.Mkdir(path, 0o755), os.WriteFile(filepath.Join(path, "state.json"), []byte(victimWord), 0o644),
 		)
 	}
 
@@ -121,8 +120,7 @@ func used(t *testing.T) home {
 	} {
 		path := filepath.Join(h.state(), name)
 		if err := errors.Join(
-			os.MkdirAll(filepath.Dir(path), 0o700),
-			os.WriteFile(path, []byte(text), 0o600),
+			os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600),
 		); err != nil {
 			t.Fatal(err)
 		}
@@ -139,10 +137,7 @@ func (h home) work(t *testing.T) (said string) {
 	for _, event := range []string{"SessionStart", "UserPromptSubmit", "Stop"} {
 		payload := fmt.Sprintf(
 			`{"session_id":%q,"hook_event_name":%q,"cwd":%q,"transcript_path":%q,"source":"startup","prompt":"go on with it"}`,
-			linkSession,
-			event,
-			string(h),
-			filepath.Join(string(h), "transcript.jsonl"),
+			linkSession, event, string(h), filepath.Join(string(h), "transcript.jsonl"),
 		)
 		said += h.run(t, "belay-hook", payload, "claude-code", event)
 	}
@@ -251,9 +246,7 @@ func (c replaced) look(t *testing.T, seed home) {
 	h := newHome(t)
 	v := &victims{dir: filepath.Join(string(h), "victims")}
 	if err := errors.Join(
-		os.CopyFS(h.state(), os.DirFS(seed.state())),
-		os.Chmod(h.state(), 0o700),
-		os.Mkdir(v.dir, 0o755),
+		os.CopyFS(h.state(), os.DirFS(seed.state())), os.Chmod(h.state(), 0o700), os.Mkdir(v.dir, 0o755),
 		os.WriteFile(filepath.Join(string(h), "transcript.jsonl"), nil, 0o600),
 	); err != nil {
 		t.Fatal(err)

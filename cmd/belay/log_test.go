@@ -41,8 +41,7 @@ func TestTheLogHoldsNoWords(t *testing.T) {
 		if i%2 == 0 { // its checkpoints fail
 			blocked := filepath.Join(h.state(), "sessions", a.Name(), session, "checkpoints")
 			if err := errors.Join(
-				os.MkdirAll(filepath.Dir(blocked), 0o700),
-				os.WriteFile(blocked, nil, 0o600),
+				os.MkdirAll(filepath.Dir(blocked), 0o700), os.WriteFile(blocked, nil, 0o600),
 			); err != nil {
 				t.Fatal(err)
 			}

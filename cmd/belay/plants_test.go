@@ -126,9 +126,7 @@ func (p *planter) leak(data []byte) []string {
 			found = append(
 				found,
 				fmt.Sprintf(
-					"%q of %q: ...%q",
-					one.gone,
-					one.text,
+					"%q of %q: ...%q", one.gone, one.text,
 					data[max(0, i-120):min(len(data), i+len(one.gone)+20)],
 				),
 			)
@@ -149,14 +147,7 @@ func (p *planter) captured(t *testing.T, name string) []call {
 	var all []call
 	paths, err := filepath.Glob(
 		filepath.Join(
-			"..",
-			"..",
-			"internal",
-			"agent",
-			strings.TrimSuffix(name, "-code"),
-			"testdata",
-			"hooks",
-			"*.json",
+			"..", "..", "internal", "agent", strings.TrimSuffix(name, "-code"), "testdata", "hooks", "*.json",
 		),
 	)
 

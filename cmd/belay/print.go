@@ -16,11 +16,7 @@ func printStatus(w io.Writer, st daemon.Status) {
 		fmt.Fprintf(w, "%-9s %s\n", k, printable(fmt.Sprintf(format, args...)))
 	}
 	line(
-		"daemon",
-		"pid %d, %s, up %s, %.1f MB",
-		st.PID,
-		st.Version,
-		age(time.Since(st.Started)),
+		"daemon", "pid %d, %s, up %s, %.1f MB", st.PID, st.Version, age(time.Since(st.Started)),
 		float64(st.Memory)/1e6,
 	)
 
@@ -35,8 +31,7 @@ func printStatus(w io.Writer, st daemon.Status) {
 			line("", "only belay reset ends it")
 		} else {
 			line(
-				"",
-				"next probe in %s; belay reset tries now",
+				"", "next probe in %s; belay reset tries now",
 				max(time.Until(st.Breaker.NextProbe), 0).Round(time.Second),
 			)
 		}
@@ -46,9 +41,7 @@ func printStatus(w io.Writer, st daemon.Status) {
 
 	if most := st.Counts["kept_most"]; most > 0 {
 		line(
-			"kept",
-			"%.1f MB of all sessions, at most %.0f MB",
-			float64(st.Counts["kept_bytes"])/1e6,
+			"kept", "%.1f MB of all sessions, at most %.0f MB", float64(st.Counts["kept_bytes"])/1e6,
 			float64(most)/1e6,
 		)
 	}
@@ -105,16 +98,8 @@ func printSessions(w io.Writer, list []query.SessionStatus) {
 		}
 
 		fmt.Fprintf(
-			t,
-			"%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n",
-			printable(s.Agent),
-			printable(fullID(s)),
-			s.State,
-			s.MessageCount,
-			last,
-			newest(s),
-			risk(s.AtRisk),
-			printable(short(s.Title, 50)),
+			t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", printable(s.Agent), printable(fullID(s)), s.State,
+			s.MessageCount, last, newest(s), risk(s.AtRisk), printable(short(s.Title, 50)),
 		)
 	}
 
@@ -183,12 +168,8 @@ func printSession(w io.Writer, s query.SessionStatus) {
 
 	if l := s.Lost; l.BadLines+l.Holes+l.Oversized > 0 || l.Torn > 0 {
 		line(
-			"lost",
-			"%s, %s, %d too large, %s of a torn line",
-			count(l.BadLines, "bad line"),
-			count(l.Holes, "hole"),
-			l.Oversized,
-			count(int(l.Torn), "byte"),
+			"lost", "%s, %s, %d too large, %s of a torn line", count(l.BadLines, "bad line"),
+			count(l.Holes, "hole"), l.Oversized, count(int(l.Torn), "byte"),
 		)
 	}
 

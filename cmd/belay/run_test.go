@@ -211,10 +211,7 @@ func launchedAgent(t *testing.T, h home, mine, other string) (write func(name, t
 	hook := func(session, event, more string) string {
 		return fmt.Sprintf(
 			`echo '{"session_id":"%s","cwd":"/","hook_event_name":"%s"%s}' | belay-hook claude-code %s`+"\n",
-			session,
-			event,
-			more,
-			event,
+			session, event, more, event,
 		)
 	}
 
@@ -222,13 +219,9 @@ func launchedAgent(t *testing.T, h home, mine, other string) (write func(name, t
 	inner := write(
 		"inner",
 		"#!/bin/sh\n"+hook(
-			mine,
-			"SessionStart",
-			`,"source":"startup"`,
+			mine, "SessionStart", `,"source":"startup"`,
 		)+hook(
-			mine,
-			"UserPromptSubmit",
-			`,"prompt":"sail to the island"`,
+			mine, "UserPromptSubmit", `,"prompt":"sail to the island"`,
 		)+
 			"until [ -e "+dir+"/$1 ]; do sleep 0.02; done\nexit 9\n",
 	)
@@ -237,13 +230,9 @@ func launchedAgent(t *testing.T, h home, mine, other string) (write func(name, t
 	bystander := write(
 		"bystander",
 		"#!/bin/sh\n"+hook(
-			other,
-			"SessionStart",
-			`,"source":"startup"`,
+			other, "SessionStart", `,"source":"startup"`,
 		)+hook(
-			other,
-			"UserPromptSubmit",
-			`,"prompt":"stay at home"`,
+			other, "UserPromptSubmit", `,"prompt":"stay at home"`,
 		)+
 			"until [ -e "+dir+"/over ]; do sleep 0.02; done\n",
 	)
@@ -320,11 +309,8 @@ func TestRunPassesFiles(t *testing.T) {
 	}
 
 	cmd := exec.Command(
-		"sh",
-		"-c",
-		strconv.Quote(filepath.Join(place.bin, "belay"))+` run -- sh -c 'cat <&3; cat' 3<"$1"`,
-		"sh",
-		file,
+		"sh", "-c", strconv.Quote(filepath.Join(place.bin, "belay"))+` run -- sh -c 'cat <&3; cat' 3<"$1"`,
+		"sh", file,
 	)
 
 	cmd.Env, cmd.Stdin = []string{"HOME=" + string(h), "PATH=" + os.Getenv("PATH")}, strings.NewReader("from stdin\n")

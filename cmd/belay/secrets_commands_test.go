@@ -333,8 +333,7 @@ func (h home) listen(t *testing.T, p *planter) (check func()) {
 		stop()
 		wg.Wait()
 		if lines := bytes.Count(
-			heard.Bytes(),
-			[]byte("\n"),
+			heard.Bytes(), []byte("\n"),
 		); lines < 50 ||
 			!bytes.Contains(heard.Bytes(), []byte("[secret:")) {
 			t.Errorf("a subscriber heard %d lines, want many and a mark in them: %.300s", lines, heard.Bytes())

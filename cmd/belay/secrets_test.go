@@ -53,8 +53,7 @@ func TestNoSecretInAnySink(t *testing.T) {
 		if i%3 == 0 { // a store that fails for this session
 			blocked := filepath.Join(h.state(), "sessions", a.Name(), session, "checkpoints")
 			if err := errors.Join(
-				os.MkdirAll(filepath.Dir(blocked), 0o700),
-				os.WriteFile(blocked, nil, 0o600),
+				os.MkdirAll(filepath.Dir(blocked), 0o700), os.WriteFile(blocked, nil, 0o600),
 			); err != nil {
 				t.Fatal(err)
 			}
@@ -235,8 +234,7 @@ func commands(root *cobra.Command) [][]string {
 	for _, c := range root.Commands() {
 		name := strings.Fields(strings.TrimPrefix(c.CommandPath(), "belay "))
 		if !slices.Contains(
-			[]string{"daemon", "run", "intake", "help", "completion", "install", "uninstall"},
-			name[0],
+			[]string{"daemon", "run", "intake", "help", "completion", "install", "uninstall"}, name[0],
 		) {
 			one := []string{strings.Join(name, " ")}
 			for _, flag := range []string{"json", "session", "format"} {

@@ -149,8 +149,6 @@ func TestLengths(t *testing.T) {
 	waivers{
 		"gate_test.go: TestGateRows": "one table",
 		"reader_test.go: TestForms":  "one table",
-		"transcript.go: claudeTurn":  "the records of one turn, one after the other",
-		"transcript.go: piTurn":      "the records of one turn, one after the other",
 	}.hold(t, broken)
 }
 

@@ -99,10 +99,7 @@ func printUnit(w io.Writer, c *config.Config, root string) error {
 	}
 
 	_, err = fmt.Fprintf(
-		w,
-		unitText,
-		strings.ReplaceAll(unitWord(exe), "$", "$$"),
-		unitWord("BELAY_STATE_DIR="+root),
+		w, unitText, strings.ReplaceAll(unitWord(exe), "$", "$$"), unitWord("BELAY_STATE_DIR="+root),
 		strings.Join(writes, " "),
 	)
 

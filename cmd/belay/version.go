@@ -79,11 +79,7 @@ func ownSum() (uint32, error) {
 // versionLine is what `belay --version` prints.
 func versionLine() string {
 	return fmt.Sprintf(
-		"belay %s (protocol %d, %s, %s/%s)",
-		version(),
-		wire.Version,
-		runtime.Version(),
-		runtime.GOOS,
+		"belay %s (protocol %d, %s, %s/%s)", version(), wire.Version, runtime.Version(), runtime.GOOS,
 		runtime.GOARCH,
 	)
 }

@@ -19,20 +19,8 @@ import (
 func CleanEvent(e checkpoint.Event, table tools.Table) checkpoint.Event {
 	e.Key, e.Workspace = CleanKey(e.Key), Text(e.Workspace)
 	clean(
-		&e.ID,
-		&e.Turn,
-		&e.Text,
-		&e.Source,
-		&e.Reason,
-		&e.Call,
-		&e.Name,
-		&e.Input,
-		&e.Output,
-		&e.Child,
-		&e.ChildName,
-		&e.Parent,
-		&e.Model,
-		&e.Mode,
+		&e.ID, &e.Turn, &e.Text, &e.Source, &e.Reason, &e.Call, &e.Name, &e.Input, &e.Output, &e.Child,
+		&e.ChildName, &e.Parent, &e.Model, &e.Mode,
 	)
 
 	e.Act = table.Act(e.Name, e.Input)

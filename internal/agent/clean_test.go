@@ -61,8 +61,7 @@ func TestCursorWithAnIDThatLooksLikeASecret(t *testing.T) {
 
 	var p place
 	if err := json.Unmarshal(
-		[]byte(kept),
-		&p,
+		[]byte(kept), &p,
 	); err != nil || p.Hash != 18446744073709551557 ||
 		fmt.Sprint(p.More[:2]) != "[text 7]" {
 		t.Errorf("the kept cursor %s, %v; want all but the secret as it was", kept, err)
@@ -84,8 +83,7 @@ func TestDocumentWithAnIDThatLooksLikeASecret(t *testing.T) {
 	}
 	write := func(messages ...string) {
 		doc := `{"sessionId":"11111111-1111-4111-8111-111111111111","projectHash":"h","messages":[` + strings.Join(
-			messages,
-			",",
+			messages, ",",
 		) + `]}`
 		if err := os.WriteFile(path, []byte(doc), 0o600); err != nil {
 			t.Fatal(err)
@@ -94,8 +92,7 @@ func TestDocumentWithAnIDThatLooksLikeASecret(t *testing.T) {
 
 	open := func() checkpoint.Transcript {
 		tr := agent.OpenTranscript(
-			gemini.New(agent.Host{}),
-			agent.Source{Path: path, Session: "11111111-1111-4111-8111-111111111111"},
+			gemini.New(agent.Host{}), agent.Source{Path: path, Session: "11111111-1111-4111-8111-111111111111"},
 		)
 		t.Cleanup(func() { _ = tr.Close() })
 		return tr
@@ -123,17 +120,11 @@ func TestDocumentWithAnIDThatLooksLikeASecret(t *testing.T) {
 	}
 
 	one, two, three := message(
-		"m1",
-		"user",
-		"a wish",
+		"m1", "user", "a wish",
 	), message(
-		tokenID,
-		"gemini",
-		"an answer",
+		tokenID, "gemini", "an answer",
 	), message(
-		"m3",
-		"user",
-		"more",
+		"m3", "user", "more",
 	)
 
 	write(one, two)

@@ -125,11 +125,7 @@ func TestPrecedence(t *testing.T) {
 		got := load(t, c.opt)
 		if got.Breaker.Failures != c.want || got.origins[key] != c.origin {
 			t.Errorf(
-				"%s: %d from %q, want %d from %q",
-				c.name,
-				got.Breaker.Failures,
-				got.origins[key],
-				c.want,
+				"%s: %d from %q, want %d from %q", c.name, got.Breaker.Failures, got.origins[key], c.want,
 				c.origin,
 			)
 		}
@@ -214,9 +210,7 @@ func TestT15BadRetention(t *testing.T) {
 
 	if c.Retention.Count != 7 || c.Breaker.Failures != 9 || c.File != path {
 		t.Errorf(
-			"count %d, failures %d, file %q: want 7, 9 and the file",
-			c.Retention.Count,
-			c.Breaker.Failures,
+			"count %d, failures %d, file %q: want 7, 9 and the file", c.Retention.Count, c.Breaker.Failures,
 			c.File,
 		)
 	}
@@ -436,12 +430,7 @@ func markdown() string {
 		}
 
 		fmt.Fprintf(
-			&b,
-			"| `%s` | %s | `%s` | %s Allowed: %s. |\n",
-			f.key,
-			def,
-			f.env,
-			cell.Replace(f.help),
+			&b, "| `%s` | %s | `%s` | %s Allowed: %s. |\n", f.key, def, f.env, cell.Replace(f.help),
 			cell.Replace(f.allowed()),
 		)
 	}

@@ -102,10 +102,8 @@ func (l *loader) layerYAML(data []byte, origin string) {
 	var tree map[string]any
 	if err := yaml.Unmarshal(data, &tree); err != nil {
 		l.fault(
-			"settings file",
-			origin,
-			"all of "+origin+" is passed over: "+strings.Join(strings.Fields(err.Error()), " "),
-			"must be YAML",
+			"settings file", origin,
+			"all of "+origin+" is passed over: "+strings.Join(strings.Fields(err.Error()), " "), "must be YAML",
 		)
 		return
 	}

@@ -103,8 +103,7 @@ func TestH01BothTurnsAfterKillWithoutAnyEndHook(t *testing.T) {
 
 	end()
 	until(
-		t,
-		"S11: a dead owner ends an idle session with a FULL",
+		t, "S11: a dead owner ends an idle session with a FULL",
 		func() bool { return len(r.checkpoints("claude-code", sessionA)) == 1 },
 	)
 
@@ -193,11 +192,9 @@ func TestPredecessorIsProven(t *testing.T) {
 	}
 
 	if _, text := r.hook(
-		0,
-		startOf("eeeeeeee-eeee-4eee-8eee-eeeeeeeeeeee", "startup", cwd),
+		0, startOf("eeeeeeee-eeee-4eee-8eee-eeeeeeeeeeee", "startup", cwd),
 	); strings.Contains(
-		text,
-		"deploy the thing",
+		text, "deploy the thing",
 	) {
 		t.Errorf("a third session was told of the same death:\n%s", text)
 	}
@@ -221,8 +218,7 @@ func TestNothingIsProvenBesideTheLivingOfAnyAgent(t *testing.T) {
 	if !strings.Contains(text, sessionA) || strings.Contains(text, "deploy the thing") {
 		t.Errorf(
 			"beside a living session of another agent, got\n%s\nwant a list that names %s, without its content",
-			text,
-			sessionA,
+			text, sessionA,
 		)
 	}
 }
@@ -238,8 +234,7 @@ func TestACheckpointOfNothingMakesASessionNoOlder(t *testing.T) {
 		`{"kind":"tool-end","call":"c1"}`, `{"kind":"stop","aside":true}`,
 	} {
 		if reply, _ := r.do(
-			wire.Request{Op: "event", Agent: "claude-code", Session: sessionB, Body: []byte(body)},
-			nil,
+			wire.Request{Op: "event", Agent: "claude-code", Session: sessionB, Body: []byte(body)}, nil,
 		); !reply.OK {
 			t.Fatalf("%s: got %+v", body, reply)
 		}
@@ -248,11 +243,9 @@ func TestACheckpointOfNothingMakesASessionNoOlder(t *testing.T) {
 	until(t, "a checkpoint of it is there", func() bool { return len(r.checkpoints("claude-code", sessionB)) == 1 })
 	r.crashed(sessionA, cwd)
 	if _, text := r.hook(
-		os.Getpid(),
-		startOf(sessionB, "startup", cwd),
+		os.Getpid(), startOf(sessionB, "startup", cwd),
 	); !strings.Contains(
-		text,
-		"deploy the thing for "+sessionA,
+		text, "deploy the thing for "+sessionA,
 	) {
 		t.Errorf("the session in which nothing was said was not told of the one that died:\n%s", text)
 	}
@@ -367,11 +360,9 @@ func TestHangUpOwesTheBrief(t *testing.T) {
 	})
 
 	if _, text := r.hook(
-		os.Getpid(),
-		promptOf(sessionA, "and now?", cwd),
+		os.Getpid(), promptOf(sessionA, "and now?", cwd),
 	); !strings.Contains(
-		text,
-		"deploy the thing",
+		text, "deploy the thing",
 	) {
 		t.Errorf("the next prompt does not carry the brief:\n%s", text)
 	}

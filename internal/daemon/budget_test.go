@@ -72,8 +72,7 @@ func TestG04MirrorsCountAndGoOldestFirst(t *testing.T) {
 		file := strings.Replace(path, sessionA, id, 1)
 		appendLines(t, file, record(id, "user", "wish", 0), record(id, "assistant", noise(100_000+i), 1))
 		r.claude(
-			file,
-			startOf(id, "startup", "/proj"),
+			file, startOf(id, "startup", "/proj"),
 			payload{"hook_event_name": "SessionEnd", "session_id": id, "cwd": "/proj", "reason": "exit"},
 		)
 
@@ -127,8 +126,7 @@ func TestG04AMirrorWithoutRoomWaits(t *testing.T) {
 
 	r.bound(1 << 20)
 	until(
-		t,
-		"the mirror goes on",
+		t, "the mirror goes on",
 		func() bool { return exists(name) && r.session("claude-code", sessionA).Transcript.MirrorError == "" },
 	)
 }

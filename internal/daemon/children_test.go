@@ -37,10 +37,7 @@ func geminiSession(t *testing.T, r *running) (path string, hook func(event, rest
 			[]byte(
 				fmt.Sprintf(
 					`{"hook_event_name":%q,"session_id":%q,"transcript_path":%q,"cwd":"/proj","timestamp":"2026-01-05T10:00:30.000Z"%s}`,
-					event,
-					sessionA,
-					path,
-					rest,
+					event, sessionA, path, rest,
 				),
 			),
 		)
@@ -55,11 +52,7 @@ func geminiSession(t *testing.T, r *running) (path string, hook func(event, rest
 
 func geminiLine(id, kind, text, second string) string {
 	return fmt.Sprintf(
-		`{"id":%q,"timestamp":"2026-01-05T10:00:%s.000Z","type":%q,"content":%q}`,
-		id,
-		second,
-		kind,
-		text,
+		`{"id":%q,"timestamp":"2026-01-05T10:00:%s.000Z","type":%q,"content":%q}`, id, second, kind, text,
 	)
 }
 
@@ -72,8 +65,7 @@ func TestSubAgentsInFiles(t *testing.T) {
 	hook("BeforeAgent", `,"prompt":"please start the work"`)
 	child := filepath.Join(filepath.Dir(path), sessionA, "helper.jsonl")
 	appendLines(
-		t,
-		child,
+		t, child,
 		`{"sessionId":"helper","projectHash":"ab","startTime":"2026-01-05T10:00:05.000Z","kind":"subagent"}`,
 		geminiLine("c1", "user", "a task", "06"),
 	)
@@ -82,9 +74,7 @@ func TestSubAgentsInFiles(t *testing.T) {
 	key := findKey(t, r, sessionA)
 	running := func() string {
 		s, _ := session.Ask(
-			t.Context(),
-			r.active(key),
-			func(st *checkpoint.State) *checkpoint.State { return st.Clone() },
+			t.Context(), r.active(key), func(st *checkpoint.State) *checkpoint.State { return st.Clone() },
 		)
 
 		var list []string
@@ -99,9 +89,7 @@ func TestSubAgentsInFiles(t *testing.T) {
 	key.Child = "helper"
 	words := func() string {
 		s, _ := session.Ask(
-			t.Context(),
-			r.active(key),
-			func(st *checkpoint.State) *checkpoint.State { return st.Clone() },
+			t.Context(), r.active(key), func(st *checkpoint.State) *checkpoint.State { return st.Clone() },
 		)
 
 		if s.Parent != sessionA || len(s.Messages) == 0 {
@@ -113,8 +101,7 @@ func TestSubAgentsInFiles(t *testing.T) {
 
 	until(t, "its own file is read", func() bool { return r.l.sessions.Known(key) && words() == "a task" })
 	appendLines(
-		t,
-		path,
+		t, path,
 		`{"id":"g1","timestamp":"2026-01-05T10:00:02.000Z","type":"gemini","content":"I ask.","toolCalls":[{"id":"x","name":"invoke_agent","args":{},"status":"success","agentId":"helper"}]}`,
 	)
 
@@ -132,8 +119,7 @@ func TestQuietCompaction(t *testing.T) {
 	hook("AfterAgent", `,"prompt":"please start the work","prompt_response":"done"`)
 	until(t, "the file is read", func() bool { // before or after the first prompt's hook
 		cursor, ok := session.Ask(
-			t.Context(),
-			r.active(findKey(t, r, sessionA)),
+			t.Context(), r.active(findKey(t, r, sessionA)),
 			func(st *checkpoint.State) checkpoint.Cursor { return st.Cursor },
 		)
 		return ok && cursor != ""

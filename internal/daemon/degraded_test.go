@@ -97,8 +97,7 @@ func TestDegradedCountsOnAndCatchesUpWithTheGapStated(t *testing.T) {
 	if reply.Kept != wire.KeptDisk || reply.Decision == nil || reply.Decision.Code != "degraded" ||
 		!reply.Decision.Owed {
 		t.Errorf(
-			"a round while degraded: kept %q, decision %+v; want disk, degraded and owed",
-			reply.Kept,
+			"a round while degraded: kept %q, decision %+v; want disk, degraded and owed", reply.Kept,
 			reply.Decision,
 		)
 	}
@@ -158,8 +157,7 @@ func TestC13DegradedIsToldOnceAtAStart(t *testing.T) {
 	r := start(t, tempDir(t), withFaults(f))
 	r.degrade(f, "s")
 	if _, text := r.hook(
-		0,
-		startOf(sessionA, "startup", "/proj"),
+		0, startOf(sessionA, "startup", "/proj"),
 	); !strings.Contains(text, "checkpoints") ||
 		strings.Count(strings.TrimSpace(text), "\n") > 2 {
 		t.Errorf("want one line in the frame, got %q", text)
@@ -195,8 +193,7 @@ func TestC07RestartWhileOpenIsProbedAtOnce(t *testing.T) {
 	r := start(t, dir, withFaults(f), slow)
 	r.degrade(f, "s")
 	until(
-		t,
-		"the trip is stored",
+		t, "the trip is stored",
 		func() bool { _, err := os.Stat(filepath.Join(dir, "breaker.json")); return err == nil },
 	)
 
@@ -232,11 +229,9 @@ func TestC14ABadSessionDoesNotStopTheOthers(t *testing.T) {
 	until(t, "the bad session is set aside", func() bool { return len(r.status().Breaker.Aside) == 1 })
 	home(t)
 	if _, text := r.hook(
-		0,
-		startOf(sessionA, "startup", "/other"),
+		0, startOf(sessionA, "startup", "/other"),
 	); !strings.Contains(
-		text,
-		"checkpoints of 1 of its sessions",
+		text, "checkpoints of 1 of its sessions",
 	) {
 		t.Errorf("a starting session is told %q, want that one session's checkpoints fail", text)
 	}
@@ -494,14 +489,12 @@ func TestG12FullDiskWaitsAndGoesOn(t *testing.T) {
 	}
 
 	until(
-		t,
-		"it goes on by itself",
+		t, "it goes on by itself",
 		func() bool { return r.phase() == breaker.Closed && len(r.checkpoints("tester", "s")) >= 2 },
 	)
 
 	until(
-		t,
-		"events are on disk",
+		t, "events are on disk",
 		func() bool { return r.event("s", wire.Event{Kind: "mark", Text: "x"}).Kept == wire.KeptDisk },
 	)
 

@@ -226,18 +226,13 @@ func TestKillLoop(t *testing.T) {
 	}
 
 	t.Logf(
-		"%d kills in %s, %d events acknowledged as on disk, journal at %d",
-		kills.N,
-		time.Since(began).Round(time.Millisecond),
-		acked,
-		k.seq.Load(),
+		"%d kills in %s, %d events acknowledged as on disk, journal at %d", kills.N,
+		time.Since(began).Round(time.Millisecond), acked, k.seq.Load(),
 	)
 
 	if acked < int64(kills.N)/2 || k.checkpoints == 0 {
 		t.Errorf(
-			"%d events acknowledged, %d checkpoints in %d lives: the test proved nothing",
-			acked,
-			k.checkpoints,
+			"%d events acknowledged, %d checkpoints in %d lives: the test proved nothing", acked, k.checkpoints,
 			kills.N,
 		)
 	}
@@ -260,10 +255,7 @@ func (k *killed) run(life time.Duration, acknowledged bool) {
 
 	// Small numbers, so that checkpoints are written and segments sealed all the time.
 	cmd.Env = append(
-		os.Environ(),
-		"HOME="+k.dir,
-		"XDG_CONFIG_HOME="+k.dir,
-		"BELAY_GATES_SPARSE_TIME=0s",
+		os.Environ(), "HOME="+k.dir, "XDG_CONFIG_HOME="+k.dir, "BELAY_GATES_SPARSE_TIME=0s",
 		"BELAY_JOURNAL_SEGMENT=64KB",
 	)
 
@@ -308,8 +300,7 @@ func (k *killed) client(ctx context.Context, i int) {
 		for {
 			turn := fmt.Sprintf("turn-%d", c.turn.Add(1))
 			req := eventRequest(
-				fmt.Sprintf("client%d", i),
-				wire.Event{Kind: "stop", Turn: turn, Text: "answer of " + turn},
+				fmt.Sprintf("client%d", i), wire.Event{Kind: "stop", Turn: turn, Text: "answer of " + turn},
 			)
 
 			req.ID = turn
@@ -362,10 +353,7 @@ func (k *killed) compare() {
 		got := int64(found[fmt.Sprintf("client%d", i)])
 		if got < c.acked.Load() || got > c.sent.Load() {
 			k.t.Errorf(
-				"client %d: %d acknowledged <= %d recovered <= %d sent does not hold",
-				i,
-				c.acked.Load(),
-				got,
+				"client %d: %d acknowledged <= %d recovered <= %d sent does not hold", i, c.acked.Load(), got,
 				c.sent.Load(),
 			)
 		}
@@ -389,10 +377,7 @@ func TestEmptySegmentOfACrash(t *testing.T) {
 	for n := last; n < last+10; n++ { // the daemon's own records follow the last round's
 		name := filepath.Join(dir, "journal", fmt.Sprintf("%020d.log", n+1))
 		if rep, err := journal.Scan(
-			vfs.OS{},
-			filepath.Join(dir, "journal"),
-			0,
-			func(uint64, []byte) error { return nil },
+			vfs.OS{}, filepath.Join(dir, "journal"), 0, func(uint64, []byte) error { return nil },
 		); err != nil {
 			t.Fatal(err)
 		} else if rep.Last == n {

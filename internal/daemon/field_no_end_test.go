@@ -47,8 +47,7 @@ func TestN07TheEndNeverComes(t *testing.T) {
 					}
 
 					if reply, _ := r.do(
-						wire.Request{Op: "hook", Agent: c.agent, Event: event, PID: pid},
-						mustJSON(t, p),
+						wire.Request{Op: "hook", Agent: c.agent, Event: event, PID: pid}, mustJSON(t, p),
 					); !reply.OK {
 						t.Fatalf("%s: %+v", event, reply)
 					}

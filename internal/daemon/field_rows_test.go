@@ -49,8 +49,7 @@ func TestS02ForkIsASessionOfItsOwn(t *testing.T) {
 			now := filepath.Join(filepath.Dir(old), fork+".jsonl")
 			r := start(t, tempDir(t))
 			r.claude(
-				old,
-				startOf(parent, "startup", "/proj/demo"),
+				old, startOf(parent, "startup", "/proj/demo"),
 				promptOf(parent, "the parent's wish", "/proj/demo"),
 				stopOf(parent, "the parent's answer", "/proj/demo"),
 			)
@@ -125,12 +124,7 @@ func TestM06ManyEventsAtAStart(t *testing.T) {
 
 		req.ID, req.Spooled = fmt.Sprint("e", i), time.Now().UnixMilli()
 		if _, err := spool.Write(
-			unsynced{vfs.OS{}},
-			part,
-			spool.DefaultLimits(),
-			mustJSON(t, req),
-			nil,
-			time.Now(),
+			unsynced{vfs.OS{}}, part, spool.DefaultLimits(), mustJSON(t, req), nil, time.Now(),
 		); err != nil {
 			t.Fatal(err)
 		}

@@ -72,15 +72,13 @@ func TestS06TwoFilesGrowAtOnce(t *testing.T) {
 				}
 
 				until(
-					t,
-					fmt.Sprintf("record %d is the last", n),
+					t, fmt.Sprintf("record %d is the last", n),
 					func() bool { return r.newestSaid(sessionA) == said(n) },
 				)
 			}
 
 			if res := r.recover(
-				"claude-code",
-				sessionA,
+				"claude-code", sessionA,
 			); !strings.Contains(res.Text, said(39)) ||
 				!strings.Contains(res.Text, said(38)) {
 				t.Errorf("the newest turn is not in\n%s", res.Text)
@@ -104,10 +102,7 @@ func TestTheOlderOfTwoFilesIsReadAsTheNewer(t *testing.T) {
 
 	const third = "cccccccc-cccc-4ccc-8ccc-cccccccccccc"
 	appendLines(
-		t,
-		old,
-		record(third, "user", "a wish of another session", 3),
-		"{no record",
+		t, old, record(third, "user", "a wish of another session", 3), "{no record",
 		record(sessionA, "assistant", "answer 4", 4),
 	)
 
@@ -129,8 +124,7 @@ func TestTheOlderOfTwoFilesIsReadAsTheNewer(t *testing.T) {
 	before := r.session("claude-code", sessionA).MessageCount
 	for n := 6; n < 10; n++ {
 		appendLines(
-			t,
-			now,
+			t, now,
 			record(sessionA, map[bool]string{true: "user", false: "assistant"}[n%2 == 0], fmt.Sprint("word ", n), n),
 		)
 	}
@@ -141,9 +135,7 @@ func TestTheOlderOfTwoFilesIsReadAsTheNewer(t *testing.T) {
 	}
 
 	counting, _ := session.Ask(
-		t.Context(),
-		r.active(findKey(t, r, sessionA)),
-		func(st *checkpoint.State) bool { return !st.Reread },
+		t.Context(), r.active(findKey(t, r, sessionA)), func(st *checkpoint.State) bool { return !st.Reread },
 	)
 
 	if !counting {

@@ -12,8 +12,7 @@ import (
 func (r *running) verb(session, verb string, flags string) string {
 	r.t.Helper()
 	reply, body := r.do(
-		wire.Request{Op: "verb", Event: verb, Session: session, Workspace: "/proj", Body: []byte(flags)},
-		nil,
+		wire.Request{Op: "verb", Event: verb, Session: session, Workspace: "/proj", Body: []byte(flags)}, nil,
 	)
 
 	if !reply.OK {
@@ -57,9 +56,7 @@ func TestGatesSayWhyAndCheckSparseSaysWhatWasTaken(t *testing.T) {
 
 	r.verb("s", "increment", "{}")
 	if got := r.verb(
-		"s",
-		"check-full",
-		"{}",
+		"s", "check-full", "{}",
 	); !strings.HasPrefix(got, "time gate: ") ||
 		!strings.HasSuffix(got, "left (owed)") {
 		t.Errorf("check-full under the time gate: %q", got)

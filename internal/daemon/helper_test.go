@@ -243,8 +243,7 @@ func (r *running) hook(pid int, p payload) (wire.Reply, string) {
 	}
 
 	reply, body := r.do(
-		wire.Request{Op: "hook", Agent: "claude-code", Event: fmt.Sprint(p["hook_event_name"]), PID: pid},
-		data,
+		wire.Request{Op: "hook", Agent: "claude-code", Event: fmt.Sprint(p["hook_event_name"]), PID: pid}, data,
 	)
 
 	if !reply.OK {

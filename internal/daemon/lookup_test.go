@@ -28,8 +28,7 @@ func TestLookupsThatFindNothing(t *testing.T) {
 	}
 
 	if reply, _ := r.do(
-		eventRequest("gone", wire.Event{Kind: "prompt", Text: "x", Ephemeral: true}),
-		nil,
+		eventRequest("gone", wire.Event{Kind: "prompt", Text: "x", Ephemeral: true}), nil,
 	); reply.Kept != wire.KeptNothing {
 		t.Errorf("an ephemeral session: reply %+v, want kept: nothing", reply)
 	}

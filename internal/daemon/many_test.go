@@ -94,8 +94,7 @@ func TestD10SessionsLeaveMemoryAndFilesAreClosed(t *testing.T) {
 		file := strings.Replace(path, sessionA, id, 1)
 		appendLines(t, file, record(id, "user", "wish", 0), record(id, "assistant", "answer", 1))
 		r.claude(
-			file,
-			startOf(id, "startup", "/proj"),
+			file, startOf(id, "startup", "/proj"),
 			payload{"hook_event_name": "SessionEnd", "session_id": id, "cwd": "/proj", "reason": "exit"},
 		)
 	}
@@ -105,8 +104,7 @@ func TestD10SessionsLeaveMemoryAndFilesAreClosed(t *testing.T) {
 		return openFiles(t) <= files+5 && runtime.NumGoroutine() <= goroutines+5
 	})
 	until(
-		t,
-		"only socket, state folder, spool and journal are watched",
+		t, "only socket, state folder, spool and journal are watched",
 		func() bool { return r.l.watchers.watch.Status().Paths <= 4 },
 	)
 
@@ -153,8 +151,7 @@ func TestStartDoesNotReadWhatIsOnDisk(t *testing.T) {
 	for i := range many {
 		folder := filepath.Join(dir, "sessions", "tester", fmt.Sprint("s", i))
 		if err := errors.Join(
-			os.MkdirAll(folder, 0o700),
-			os.WriteFile(filepath.Join(folder, "state.json"), []byte("{"), 0o600),
+			os.MkdirAll(folder, 0o700), os.WriteFile(filepath.Join(folder, "state.json"), []byte("{"), 0o600),
 		); err != nil {
 			t.Fatal(err)
 		}
@@ -179,19 +176,13 @@ func TestM06ManySpooledEventsAreOneCheckpointEach(t *testing.T) {
 	for i := range sessions * events {
 		kind := []string{"prompt", "compacting", "stop", "end", "mark"}[i/sessions%5]
 		req := eventRequest(
-			fmt.Sprint("s", i%sessions),
-			wire.Event{Kind: kind, Text: fmt.Sprint("word ", i), Decision: true},
+			fmt.Sprint("s", i%sessions), wire.Event{Kind: kind, Text: fmt.Sprint("word ", i), Decision: true},
 		)
 
 		req.ID, req.Spooled = fmt.Sprint("e", i), time.Now().UnixMilli()
 		header := mustJSON(t, req)
 		if _, err := spool.Write(
-			vfs.OS{},
-			filepath.Join(dir, "spool"),
-			spool.DefaultLimits(),
-			header,
-			nil,
-			time.Now(),
+			vfs.OS{}, filepath.Join(dir, "spool"), spool.DefaultLimits(), header, nil, time.Now(),
 		); err != nil {
 			t.Fatal(err)
 		}
@@ -225,12 +216,7 @@ func TestC13APoisonedSpoolFileIsSetAside(t *testing.T) {
 		}
 
 		if _, err := spool.Write(
-			vfs.OS{},
-			filepath.Join(dir, "spool"),
-			spool.DefaultLimits(),
-			mustJSON(t, req),
-			nil,
-			time.Now(),
+			vfs.OS{}, filepath.Join(dir, "spool"), spool.DefaultLimits(), mustJSON(t, req), nil, time.Now(),
 		); err != nil {
 			t.Fatal(err)
 		}
@@ -258,8 +244,7 @@ func TestC13APoisonedSpoolFileIsSetAside(t *testing.T) {
 	}
 
 	if _, text := r.hook(
-		0,
-		startOf(sessionA, "startup", "/proj"),
+		0, startOf(sessionA, "startup", "/proj"),
 	); !strings.Contains(text, "could not take in 1 of the events") ||
 		strings.Count(strings.TrimSpace(text), "\n") > 2 {
 		t.Errorf("want one line in the frame, got %q", text)
@@ -286,11 +271,7 @@ func TestASpooledGoodByeIsNoDeath(t *testing.T) {
 		req := eventRequest("s", e)
 		req.ID, req.Spooled = e.Kind, time.Now().UnixMilli()
 		if _, err := spool.Write(
-			vfs.OS{},
-			filepath.Join(dir, "spool"),
-			spool.DefaultLimits(),
-			mustJSON(t, req),
-			nil,
+			vfs.OS{}, filepath.Join(dir, "spool"), spool.DefaultLimits(), mustJSON(t, req), nil,
 			time.Now().Add(time.Duration(i)*time.Millisecond),
 		); err != nil {
 			t.Fatal(err)

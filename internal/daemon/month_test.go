@@ -97,21 +97,13 @@ func TestMonthStaysWithinItsBudget(t *testing.T) {
 	most = disk.mostKept
 	t.Logf(
 		"%d sessions in %s: %d checkpoints, %d operations on the disk, at most %d of %d bytes kept, journal at most %d bytes, %d FULLs removed",
-		days*sessionsADay,
-		time.Since(began).Round(time.Millisecond),
-		taken,
-		disk.ops,
-		most,
-		budget,
-		disk.mostJournal,
-		disk.fullsGone,
+		days*sessionsADay, time.Since(began).Round(time.Millisecond), taken, disk.ops, most, budget,
+		disk.mostJournal, disk.fullsGone,
 	)
 
 	if most < budget*3/4 || disk.fullsGone == 0 {
 		t.Errorf(
-			"at most %d of %d bytes were kept and %d FULLs went: the budget was never met",
-			most,
-			budget,
+			"at most %d of %d bytes were kept and %d FULLs went: the budget was never met", most, budget,
 			disk.fullsGone,
 		)
 	}
@@ -146,13 +138,9 @@ func playDay(t *testing.T, l *life, i int, files string) {
 	tell(checkpoint.Event{Kind: checkpoint.EventStart, Source: "startup"})
 	for n := range 10 {
 		prompt, answer := fmt.Sprintf(
-			"wish %d of session %d",
-			n,
-			i,
+			"wish %d of session %d", n, i,
 		), fmt.Sprintf(
-			"answer %d %s",
-			n,
-			strings.Repeat("and so on ", 200),
+			"answer %d %s", n, strings.Repeat("and so on ", 200),
 		)
 
 		appendLines(t, path, record(id, "user", prompt, 2*n))
@@ -205,9 +193,7 @@ func wantEverySession(t *testing.T, dir string, want int) {
 		}
 
 		c, damaged, err := checkpoint.Newest(
-			key.Dir(),
-			list,
-			func(n uint64) ([]byte, error) { return store.Get(t.Context(), key, n) },
+			key.Dir(), list, func(n uint64) ([]byte, error) { return store.Get(t.Context(), key, n) },
 		)
 
 		if err != nil || damaged > 0 || c == nil {

@@ -89,8 +89,7 @@ func TestPipelinedAnswersComeInOrder(t *testing.T) {
 	go func() {
 		for i := range n {
 			if c.Send(
-				eventRequest(fmt.Sprintf("s%d", i%7), wire.Event{Kind: "stop", Text: fmt.Sprint(i)}),
-				nil,
+				eventRequest(fmt.Sprintf("s%d", i%7), wire.Event{Kind: "stop", Text: fmt.Sprint(i)}), nil,
 			) != nil {
 				return // the reader says so
 			}
@@ -191,8 +190,7 @@ func TestPayloadOverTheBoundIsCut(t *testing.T) {
 	big := []byte(
 		`{"hook_event_name":"UserPromptSubmit","session_id":"` + sessionA + `","cwd":"/proj","prompt":"the first words ` +
 			strings.Repeat(
-				"x",
-				wire.MaxPayload,
+				"x", wire.MaxPayload,
 			) + `"}`,
 	)
 
@@ -413,8 +411,7 @@ func TestD13TheFolderIsClosedToOthersFirst(t *testing.T) {
 
 	// a daemon's folder
 	if err := errors.Join(
-		os.WriteFile(filepath.Join(dir, "belay.lock"), nil, 0o600),
-		os.Chmod(dir, 0o777),
+		os.WriteFile(filepath.Join(dir, "belay.lock"), nil, 0o600), os.Chmod(dir, 0o777),
 	); err != nil {
 		t.Fatal(err)
 	}

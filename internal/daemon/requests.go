@@ -40,9 +40,7 @@ func (l *life) Handle(ctx context.Context, cl *socket.Client, req wire.Request, 
 	case "":
 		if cl.Agent == "" {
 			return socket.Failure(
-				wire.CodeBadRequest,
-				"no op",
-				`say {"op":"hello","agent":"..."} first to send bare payloads`,
+				wire.CodeBadRequest, "no op", `say {"op":"hello","agent":"..."} first to send bare payloads`,
 			)
 		}
 
@@ -69,9 +67,7 @@ func (l *life) Handle(ctx context.Context, cl *socket.Client, req wire.Request, 
 		return l.feed.Subscribe(ctx)
 	}
 	return socket.Failure(
-		wire.CodeUnknownOp,
-		"unknown op "+req.Op,
-		"docs/protocol.md lists the ops of protocol version 1",
+		wire.CodeUnknownOp, "unknown op "+req.Op, "docs/protocol.md lists the ops of protocol version 1",
 	)
 }
 
@@ -130,8 +126,7 @@ func (l *life) hook(ctx context.Context, req wire.Request, payload []byte) *sock
 	}
 
 	in, err := a.Decode(
-		ctx,
-		agent.Hook{Event: req.Event, Payload: payload, Cut: req.Cut, PID: req.PID, Cwd: req.Workspace},
+		ctx, agent.Hook{Event: req.Event, Payload: payload, Cut: req.Cut, PID: req.PID, Cwd: req.Workspace},
 	)
 
 	if err != nil {

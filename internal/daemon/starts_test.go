@@ -69,8 +69,7 @@ func TestStartBesideAStuckSession(t *testing.T) {
 			if tc.crash {
 				end()
 				until(
-					t,
-					"the death is noticed",
+					t, "the death is noticed",
 					func() bool { return r.session("claude-code", sessionB).State == "died" },
 				)
 			}

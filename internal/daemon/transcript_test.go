@@ -47,22 +47,18 @@ func TestH12RoundsInTheFileCountWithoutHooks(t *testing.T) {
 			until(t, "first sight", func() bool { return len(r.checkpoints("claude-code", sessionA)) == 1 })
 			for i := 1; i <= 50; i++ {
 				appendLines(
-					t,
-					path,
-					record(sessionA, "assistant", fmt.Sprint("answer ", i), i),
+					t, path, record(sessionA, "assistant", fmt.Sprint("answer ", i), i),
 					record(sessionA, "user", fmt.Sprint("wish ", i), i),
 				)
 			}
 
 			until(
-				t,
-				"50 rounds are counted",
+				t, "50 rounds are counted",
 				func() bool { return r.session("claude-code", sessionA).MessageCount == 50 },
 			)
 
 			until(
-				t,
-				"a SPARSE is taken",
+				t, "a SPARSE is taken",
 				func() bool { return r.session("claude-code", sessionA).LastSparseCheckpoint != nil },
 			)
 
@@ -79,8 +75,7 @@ func TestH07LastAnswerComesLateOrNever(t *testing.T) {
 			const id = "11111111-1111-4111-8111-111111111111"
 			path := transcriptPath(t, id)
 			r := start(
-				t,
-				tempDir(t),
+				t, tempDir(t),
 				func(d *Daemon) { d.times.session.LateText, d.opt.Gates.FullTime = 500*time.Millisecond, 0 },
 			)
 
@@ -101,8 +96,7 @@ func TestH07LastAnswerComesLateOrNever(t *testing.T) {
 			}
 
 			if list := r.checkpoints(
-				"claude-code",
-				id,
+				"claude-code", id,
 			); len(list) == 0 ||
 				!bytes.Contains(fileOf(t, r, id, list[0].Number), []byte(answer)) {
 				t.Errorf("the newest of %d checkpoints does not hold the answer", len(list))
@@ -144,8 +138,7 @@ func TestF06ManyCompactionEventsAreOneFull(t *testing.T) {
 	until(t, "first sight", func() bool { return len(r.checkpoints("claude-code", sessionA)) == 1 })
 	cursor := func() checkpoint.Cursor {
 		c, _ := session.Ask(
-			t.Context(),
-			r.active(findKey(t, r, sessionA)),
+			t.Context(), r.active(findKey(t, r, sessionA)),
 			func(st *checkpoint.State) checkpoint.Cursor { return st.Cursor },
 		)
 		return c
@@ -220,8 +213,7 @@ func TestS01InterleavedWriters(t *testing.T) {
 	appendLines(t, path, lines...)
 	until(t, "the file is read", func() bool {
 		n, _ := session.Ask(
-			t.Context(),
-			r.active(findKey(t, r, id)),
+			t.Context(), r.active(findKey(t, r, id)),
 			func(st *checkpoint.State) int { return st.Losses.Rescued },
 		)
 		return n == 1
@@ -307,9 +299,7 @@ func TestF10TheTranscriptIsDeleted(t *testing.T) {
 	path := transcriptPath(t, sessionA)
 	r := start(t, tempDir(t))
 	appendLines(
-		t,
-		path,
-		record(sessionA, "user", "a wish that matters", 0),
+		t, path, record(sessionA, "user", "a wish that matters", 0),
 		record(sessionA, "assistant", "an answer", 1),
 	)
 
@@ -359,11 +349,8 @@ func TestF12ThePoorerFileDoesNotReplaceTheRicherOne(t *testing.T) {
 	now := r.recover("claude-code", id)
 	if len(now.Messages)+len(now.User) < len(before.Messages)+len(before.User) {
 		t.Errorf(
-			"%d messages and %d wishes after the file was cut, %d and %d before",
-			len(now.Messages),
-			len(now.User),
-			len(before.Messages),
-			len(before.User),
+			"%d messages and %d wishes after the file was cut, %d and %d before", len(now.Messages),
+			len(now.User), len(before.Messages), len(before.User),
 		)
 	}
 
@@ -388,15 +375,9 @@ func TestFirstSightOfABigFile(t *testing.T) {
 	for i := 1; b.Len() < 20<<20; i++ {
 		b.WriteString(
 			record(
-				sessionA,
-				"assistant",
-				strings.Repeat("words ", 2000),
-				i,
+				sessionA, "assistant", strings.Repeat("words ", 2000), i,
 			) + "\n" + record(
-				sessionA,
-				"user",
-				fmt.Sprint("wish ", i),
-				i,
+				sessionA, "user", fmt.Sprint("wish ", i), i,
 			) + "\n",
 		)
 	}
@@ -416,8 +397,7 @@ func TestFirstSightOfABigFile(t *testing.T) {
 	}
 
 	until(
-		t,
-		"the mirror fills in the background",
+		t, "the mirror fills in the background",
 		func() bool { return r.session("claude-code", sessionA).AtRisk.Bytes == 0 },
 	)
 }

@@ -52,8 +52,7 @@ func TestDatabaseTranscript(t *testing.T) {
 	)
 
 	if reply, _ := r.do(
-		wire.Request{Op: "hook", Agent: "openclaw", Event: "session_open", PID: os.Getpid()},
-		body,
+		wire.Request{Op: "hook", Agent: "openclaw", Event: "session_open", PID: os.Getpid()}, body,
 	); !reply.OK {
 		t.Fatalf("session_open: %+v", reply)
 	}
@@ -77,10 +76,8 @@ func TestDatabaseTranscript(t *testing.T) {
 		add(
 			seq,
 			fmt.Sprintf(
-				`{"type":"message","id":"m%d","message":{"role":"user","content":%q,"timestamp":%d}}`,
-				seq,
-				task,
-				seq,
+				`{"type":"message","id":"m%d","message":{"role":"user","content":%q,"timestamp":%d}}`, seq,
+				task, seq,
 			),
 		)
 

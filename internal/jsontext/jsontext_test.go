@@ -134,9 +134,7 @@ func FuzzEdit(f *testing.F) {
 			}
 
 			with := Put(
-				[]byte(text),
-				root,
-				LayoutOf([]byte(text), root),
+				[]byte(text), root, LayoutOf([]byte(text), root),
 				func(l Layout) string { return l.Set("belay", 0) },
 			)
 
@@ -149,9 +147,7 @@ func FuzzEdit(f *testing.F) {
 				left := Cut(with, c, n)
 				rest, err := d.Object(left)
 				if want := slices.Delete(
-					valuesOf(with, c),
-					n,
-					n+1,
+					valuesOf(with, c), n, n+1,
 				); err != nil ||
 					!slices.Equal(valuesOf(left, rest), want) {
 					t.Errorf("%q as %d without item %d is %q: %v", with, d, n, left, err)

@@ -82,11 +82,7 @@ func marksIn(t *testing.T, path string, data []byte) (n int) {
 		for _, sp := range tx.spans() {
 			n++
 			t.Logf(
-				"%s:%d: %s: %q | %q",
-				path,
-				i+1,
-				sp.kind,
-				tx.s[max(0, sp.start-60):sp.start],
+				"%s:%d: %s: %q | %q", path, i+1, sp.kind, tx.s[max(0, sp.start-60):sp.start],
 				tx.s[sp.start:min(sp.end, sp.start+80)],
 			)
 		}

@@ -415,8 +415,7 @@ func TestCutTouchingSecret(t *testing.T) {
 			pad := strings.Repeat("a b ", size/4)
 			s := pad[:850+shift] + " " + secret + pad + " " + secret + " " + pad[:850+shift]
 			if got := Cut(
-				s,
-				2048,
+				s, 2048,
 			); strings.Contains(got, "Q9zK") || strings.Contains(got, "9zKQ") ||
 				strings.Contains(got, "sk-") {
 				t.Fatalf("size %d shift %d: a piece is left: %q", size, shift, got)

@@ -276,11 +276,7 @@ func TestRecentIsOfThisAgentAndFolder(t *testing.T) {
 	}
 
 	if list, err := d.Recent(
-		t.Context(),
-		"a",
-		"/w",
-		now.Add(-24*time.Hour),
-		map[string]bool{d.Session(want): true},
+		t.Context(), "a", "/w", now.Add(-24*time.Hour), map[string]bool{d.Session(want): true},
 	); err != nil ||
 		len(list) != 0 {
 		t.Errorf("%d states, %v; want none beside the one in memory", len(list), err)

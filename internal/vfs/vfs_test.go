@@ -18,9 +18,7 @@ func TestReplaceIsOldOrNew(t *testing.T) {
 	vfstest.Sweep{Least: 7}.Run(t, func(p *vfstest.Point) {
 		m := p.Mem
 		if err := errors.Join(
-			m.MkdirAll("/d", vfs.DirMode),
-			m.SyncDir("/"),
-			vfs.Replace(m, "/d/f", []byte("old")),
+			m.MkdirAll("/d", vfs.DirMode), m.SyncDir("/"), vfs.Replace(m, "/d/f", []byte("old")),
 		); err != nil {
 			t.Fatal(err)
 		}

@@ -96,9 +96,7 @@ func TestWithinLetsTheRestPass(t *testing.T) {
 	root := filepath.Join(outside, "root")
 	settings, linked := filepath.Join(outside, "settings"), filepath.Join(outside, "linked")
 	if err := errors.Join(
-		os.Symlink(target, root),
-		os.WriteFile(settings, []byte("s"), 0o600),
-		os.Symlink(settings, linked),
+		os.Symlink(target, root), os.WriteFile(settings, []byte("s"), 0o600), os.Symlink(settings, linked),
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -106,8 +104,7 @@ func TestWithinLetsTheRestPass(t *testing.T) {
 	fsys := vfs.Within(vfs.OS{}, root)
 	name := filepath.Join(root, "a", "b")
 	if err := errors.Join(
-		vfs.MakeDir(fsys, filepath.Dir(name)),
-		vfs.Replace(fsys, name, []byte("x")),
+		vfs.MakeDir(fsys, filepath.Dir(name)), vfs.Replace(fsys, name, []byte("x")),
 		vfs.SweepTemps(fsys, root, time.Time{}),
 	); err != nil {
 		t.Fatal(err)

@@ -43,11 +43,8 @@ func TestTranscripts(t *testing.T) {
 
 		if answers != 5 || results != 10 || got.Losses.BadLines != 0 {
 			t.Errorf(
-				"%s: %d answers, %d results, losses %+v after the cursor; want 5, 10 and none",
-				f.agent,
-				answers,
-				results,
-				got.Losses,
+				"%s: %d answers, %d results, losses %+v after the cursor; want 5, 10 and none", f.agent,
+				answers, results, got.Losses,
 			)
 		}
 	}

@@ -84,8 +84,7 @@ func (b *bench) hook(ctx context.Context) error {
 		"C floor, belay daemon",
 		floorB.got,
 	).most(
-		"A1",
-		3,
+		"A1", 3,
 	)
 
 	// the disk's sync is in it

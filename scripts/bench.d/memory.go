@@ -98,17 +98,11 @@ func (b *bench) oneSession(ctx context.Context, d *server, dir string, yard samp
 
 		payload := fmt.Sprintf(
 			`{"session_id":"%s","transcript_path":"%s","cwd":"%s","hook_event_name":"%s","source":"startup","prompt":"go on","last_assistant_message":"done"}`,
-			session,
-			path,
-			dir,
-			event,
+			session, path, dir, event,
 		)
 
 		if _, err := ask(
-			ctx,
-			d.socket,
-			wire.Request{Op: "hook", Agent: f.agent, Event: event},
-			[]byte(payload),
+			ctx, d.socket, wire.Request{Op: "hook", Agent: f.agent, Event: event}, []byte(payload),
 		); err != nil {
 			return err
 		}
@@ -145,8 +139,7 @@ func (b *bench) manySessions(ctx context.Context, d *server, idle int) error {
 	for i := range count {
 		line := fmt.Sprintf(
 			`{"op":"event","agent":"bench","session":"3f0c2a9e-2f7d-4c7e-9a11-%012d","workspace":"/proj/demo","body":{"kind":"prompt","text":"prompt of session %d: go on with the parser"}}`+"\n",
-			i+1000,
-			i,
+			i+1000, i,
 		)
 
 		if _, err := c.Write([]byte(line)); err != nil {

@@ -47,13 +47,7 @@ func (b *bench) build(ctx context.Context) error {
 
 	for _, name := range []string{"floor", "serve", "pingpong", "oneway"} {
 		cmd := exec.CommandContext(
-			ctx,
-			gcc,
-			"-O2",
-			"-static",
-			"-o",
-			b.program(name),
-			filepath.Join("scripts/bench.d/c", name+".c"),
+			ctx, gcc, "-O2", "-static", "-o", b.program(name), filepath.Join("scripts/bench.d/c", name+".c"),
 		)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			b.noC = fmt.Sprintf("gcc does not build %s: %v %s", name, err, out)

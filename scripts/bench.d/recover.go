@@ -129,8 +129,7 @@ func (b *bench) recoverRows(trials []*trial, floor, help *variant) {
 					"ms",
 					big.seen.got,
 				).over(
-					"10 MB",
-					small.seen.got,
+					"10 MB", small.seen.got,
 				)
 
 				if big.name == at99 { // its delta is a hundred times as long
@@ -166,10 +165,7 @@ func (b *bench) lastFive(ctx context.Context, trials []*trial) error {
 			took := us(time.Since(start))
 			if err == nil && (len(got.Entries) < 5 || got.First) {
 				err = fmt.Errorf(
-					"%d entries (first sight: %v) after a cursor in %s",
-					len(got.Entries),
-					got.First,
-					t.path,
+					"%d entries (first sight: %v) after a cursor in %s", len(got.Entries), got.First, t.path,
 				)
 			}
 
@@ -228,8 +224,7 @@ func (b *bench) scan(ctx context.Context) error {
 				"MB/s",
 				list[i].got,
 			).over(
-				"read()",
-				list[0].got,
+				"read()", list[0].got,
 			)
 			switch i {
 			case 1:

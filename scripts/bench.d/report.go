@@ -115,13 +115,8 @@ func (r *report) json(out io.Writer) error {
 func (r *report) print(out io.Writer) error {
 	var text strings.Builder
 	fmt.Fprintf(
-		&text,
-		"%s, %s CPUs, %s, %s; %.0f s",
-		r.Machine["os"],
-		r.Machine["cpus"],
-		r.Machine["go"],
-		r.Machine["disk"],
-		r.Seconds,
+		&text, "%s, %s CPUs, %s, %s; %.0f s", r.Machine["os"], r.Machine["cpus"], r.Machine["go"],
+		r.Machine["disk"], r.Seconds,
 	)
 
 	if r.Skipped != "" {
@@ -134,13 +129,7 @@ func (r *report) print(out io.Writer) error {
 		if w.Section != section {
 			section = w.Section
 			fmt.Fprintf(
-				&text,
-				"\n%-50s %10s %10s %10s %-6s %s\n",
-				strings.ToUpper(section),
-				"median",
-				"min",
-				"p99",
-				"",
+				&text, "\n%-50s %10s %10s %10s %-6s %s\n", strings.ToUpper(section), "median", "min", "p99", "",
 				"ratio",
 			)
 		}

@@ -73,14 +73,8 @@ func claudeTurn(p *page, n int) {
 
 	parent("e", n-1)
 	p.add(
-		`,"type":"user","promptId":"p`,
-		n,
-		`","message":{"role":"user","content":"prompt `,
-		n,
-		`: please go on with the parser and run its tests"},"uuid":"u`,
-		n,
-		`"`,
-		rest,
+		`,"type":"user","promptId":"p`, n, `","message":{"role":"user","content":"prompt `, n,
+		`: please go on with the parser and run its tests"},"uuid":"u`, n, `"`, rest,
 	)
 
 	for c := range 2 {
@@ -91,66 +85,26 @@ func claudeTurn(p *page, n int) {
 
 		p.add(from...)
 		p.add(
-			`,"type":"assistant","message":{"content":[{"text":"`,
-			prose,
-			`","type":"text"},{"id":"t`,
-			n,
-			`-`,
-			c,
-			`","input":{"command":"go test ./parser -run `,
-			n,
-			`","description":"run the tests"},"name":"Bash","type":"tool_use"}],"id":"m`,
-			n,
-			`-`,
-			c,
+			`,"type":"assistant","message":{"content":[{"text":"`, prose, `","type":"text"},{"id":"t`, n, `-`,
+			c, `","input":{"command":"go test ./parser -run `, n,
+			`","description":"run the tests"},"name":"Bash","type":"tool_use"}],"id":"m`, n, `-`, c,
 			`","model":"claude-sonnet-4-5","role":"assistant","stop_reason":"tool_use","type":"message"},"uuid":"a`,
-			n,
-			`-`,
-			c,
-			`"`,
-			rest,
+			n, `-`, c, `"`, rest,
 		)
 
 		p.add(
-			`{"parentUuid":"a`,
-			n,
-			`-`,
-			c,
-			`","type":"user","promptId":"p`,
-			n,
-			`","message":{"role":"user","content":[{"tool_use_id":"t`,
-			n,
-			`-`,
-			c,
-			`","type":"tool_result","content":"`,
-			output,
-			output,
-			`","is_error":false}]},"uuid":"r`,
-			n,
-			`-`,
-			c,
-			`","toolUseResult":{"stdout":"`,
-			output,
-			output,
-			`","stderr":"","interrupted":false}`,
-			rest,
+			`{"parentUuid":"a`, n, `-`, c, `","type":"user","promptId":"p`, n,
+			`","message":{"role":"user","content":[{"tool_use_id":"t`, n, `-`, c,
+			`","type":"tool_result","content":"`, output, output, `","is_error":false}]},"uuid":"r`, n, `-`, c,
+			`","toolUseResult":{"stdout":"`, output, output, `","stderr":"","interrupted":false}`, rest,
 		)
 	}
 
 	p.add(
-		`{"parentUuid":"r`,
-		n,
-		`-1","type":"assistant","message":{"content":[{"text":"answer `,
-		n,
-		`: `,
-		prose,
-		prose,
-		`","type":"text"}],"id":"m`,
-		n,
+		`{"parentUuid":"r`, n, `-1","type":"assistant","message":{"content":[{"text":"answer `, n, `: `, prose,
+		prose, `","type":"text"}],"id":"m`, n,
 		`","model":"claude-sonnet-4-5","role":"assistant","stop_reason":"end_turn","type":"message"},"uuid":"e`,
-		n,
-		`"`,
-		rest,
+		n, `"`, rest,
 	)
 }
 
@@ -162,81 +116,35 @@ func piTurn(p *page, n int) {
 	}
 
 	p.add(
-		`{"type":"message","id":"u`,
-		n,
-		`","parentId":`,
-		up,
-		`,`,
-		stamp,
-		`,"message":{"role":"user","content":[{"type":"text","text":"prompt `,
-		n,
-		`: please go on with the parser and run its tests"}],"timestamp":1767607200000}}`,
-		"\n",
+		`{"type":"message","id":"u`, n, `","parentId":`, up, `,`, stamp,
+		`,"message":{"role":"user","content":[{"type":"text","text":"prompt `, n,
+		`: please go on with the parser and run its tests"}],"timestamp":1767607200000}}`, "\n",
 	)
 
 	last := "u"
 	for c := range 2 {
 		p.add(
-			`{"type":"message","id":"a`,
-			c,
-			`.`,
-			n,
-			`","parentId":"`,
-			last,
-			n,
-			`",`,
-			stamp,
-			`,"message":{"role":"assistant","content":[{"type":"text","text":"`,
-			prose,
-			`"},{"type":"toolCall","id":"t`,
-			n,
-			`-`,
-			c,
-			`","name":"exec","arguments":{"command":"go test ./parser -run `,
-			n,
+			`{"type":"message","id":"a`, c, `.`, n, `","parentId":"`, last, n, `",`, stamp,
+			`,"message":{"role":"assistant","content":[{"type":"text","text":"`, prose,
+			`"},{"type":"toolCall","id":"t`, n, `-`, c,
+			`","name":"exec","arguments":{"command":"go test ./parser -run `, n,
 			`"}}],"api":"messages","provider":"p","model":"m","usage":{"input":1020,"output":20},"stopReason":"toolUse","timestamp":1767607200000}}`,
 			"\n",
 		)
 
 		p.add(
-			`{"type":"message","id":"r`,
-			c,
-			`.`,
-			n,
-			`","parentId":"a`,
-			c,
-			`.`,
-			n,
-			`",`,
-			stamp,
-			`,"message":{"role":"toolResult","toolCallId":"t`,
-			n,
-			`-`,
-			c,
-			`","toolName":"exec","content":[{"type":"text","text":"`,
-			output,
-			output,
-			output,
-			output,
-			`"}],"isError":false,"timestamp":1767607200000}}`,
-			"\n",
+			`{"type":"message","id":"r`, c, `.`, n, `","parentId":"a`, c, `.`, n, `",`, stamp,
+			`,"message":{"role":"toolResult","toolCallId":"t`, n, `-`, c,
+			`","toolName":"exec","content":[{"type":"text","text":"`, output, output, output, output,
+			`"}],"isError":false,"timestamp":1767607200000}}`, "\n",
 		)
 
 		last = `r` + strconv.Itoa(c) + `.`
 	}
 
 	p.add(
-		`{"type":"message","id":"e`,
-		n,
-		`","parentId":"r1.`,
-		n,
-		`",`,
-		stamp,
-		`,"message":{"role":"assistant","content":[{"type":"text","text":"answer `,
-		n,
-		`: `,
-		prose,
-		prose,
+		`{"type":"message","id":"e`, n, `","parentId":"r1.`, n, `",`, stamp,
+		`,"message":{"role":"assistant","content":[{"type":"text","text":"answer `, n, `: `, prose, prose,
 		`"}],"api":"messages","provider":"p","model":"m","usage":{"input":1020,"output":20},"stopReason":"stop","timestamp":1767607200000}}`,
 		"\n",
 	)
@@ -379,9 +287,7 @@ func (r *recorded) checkpoint(ctx context.Context, dir string) (err error) {
 	}
 
 	c := checkpoint.New(
-		s.Clone(),
-		1,
-		checkpoint.Decision{Take: true, Level: checkpoint.Full, Cause: checkpoint.CauseManual},
+		s.Clone(), 1, checkpoint.Decision{Take: true, Level: checkpoint.Full, Cause: checkpoint.CauseManual},
 		now,
 	)
 

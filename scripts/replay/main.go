@@ -161,15 +161,8 @@ func (p *player) event(e map[string]any) error {
 	}
 
 	cmd := exec.Command(
-		filepath.Join(p.bin, "belay"),
-		"event",
-		"--agent",
-		"openclaw",
-		"--session",
-		p.session,
-		"--workspace",
-		p.work,
-		string(data),
+		filepath.Join(p.bin, "belay"), "event", "--agent", "openclaw", "--session", p.session, "--workspace",
+		p.work, string(data),
 	)
 
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -199,15 +192,8 @@ func (p *player) verb(args ...string) error {
 func (p *player) noticed() error {
 	for range 100 {
 		cmd := exec.Command(
-			filepath.Join(p.bin, "belay"),
-			"status",
-			"--json",
-			"--session",
-			p.session,
-			"--agent",
-			"openclaw",
-			"--workspace",
-			p.work,
+			filepath.Join(p.bin, "belay"), "status", "--json", "--session", p.session, "--agent", "openclaw",
+			"--workspace", p.work,
 		)
 
 		out, err := cmd.Output()

@@ -58,13 +58,9 @@ func TestStreamingAgent(t *testing.T) {
 
 	src.Child = "A1"
 	if b := read(
-		t,
-		src,
-		"",
-		checkpoint.ReadOptions{},
+		t, src, "", checkpoint.ReadOptions{},
 	); slices.ContainsFunc(
-		b.Entries,
-		func(e checkpoint.Entry) bool { return e.Child != "" },
+		b.Entries, func(e checkpoint.Entry) bool { return e.Child != "" },
 	) {
 		t.Errorf("the subordinate's own: got %v, want nothing of others", show(b.Entries))
 	}
@@ -89,8 +85,7 @@ func TestBackgroundIsNeverStored(t *testing.T) {
 	}
 
 	if found, err := (&Agent{roots: []string{root}}).Locate(
-		context.Background(),
-		agent.Query{},
+		context.Background(), agent.Query{},
 	); err != nil ||
 		len(found) > 1 {
 		t.Errorf("locate: got %v, %v, want none but the one that says at its end what it is", found, err)

@@ -203,10 +203,8 @@ func TestCrashAndResume(t *testing.T) {
 	st := s.session()
 	if st.MessageCount != 1 || st.Title != "please list the files here" || st.Transcript == nil {
 		t.Errorf(
-			"%d rounds, title %q, transcript %+v: want the one that ended, of both witnesses",
-			st.MessageCount,
-			st.Title,
-			st.Transcript,
+			"%d rounds, title %q, transcript %+v: want the one that ended, of both witnesses", st.MessageCount,
+			st.Title, st.Transcript,
 		)
 	}
 

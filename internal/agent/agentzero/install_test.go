@@ -77,9 +77,7 @@ func TestInstallAndUninstall(t *testing.T) {
 		prepare()
 		before := tree(t, root)
 		if got, err := a.Install(
-			t.Context(),
-			p,
-			true,
+			t.Context(), p, true,
 		); err != nil ||
 			!slices.Equal(actions(got), []string{"create", "create", "create", "create", "create"}) {
 			t.Errorf("%s: dry run: %v %v", name, got, err)
@@ -90,8 +88,7 @@ func TestInstallAndUninstall(t *testing.T) {
 		}
 
 		if found := a.Check(
-			t.Context(),
-			p,
+			t.Context(), p,
 		); len(found) != 1 ||
 			!strings.Contains(found[0], "not installed at monologue_start, message_loop_prompts_after") {
 			t.Errorf("%s: check before: %q", name, found)
@@ -108,18 +105,14 @@ func TestInstallAndUninstall(t *testing.T) {
 		}
 
 		if got, err := a.Install(
-			t.Context(),
-			p,
-			false,
+			t.Context(), p, false,
 		); err != nil ||
 			!slices.Equal(actions(got), []string{"keep", "keep", "keep", "keep", "keep"}) {
 			t.Errorf("%s: a second run: %v %v", name, got, err)
 		}
 
 		if got, err := a.Install(
-			t.Context(),
-			agent.Paths{Hook: p.Hook, Socket: "/other.sock"},
-			false,
+			t.Context(), agent.Paths{Hook: p.Hook, Socket: "/other.sock"}, false,
 		); err != nil ||
 			actions(got)[0] != "change" {
 			t.Errorf("%s: another socket: %v %v", name, got, err)
@@ -207,8 +200,7 @@ func TestLocate(t *testing.T) {
 	}
 
 	if found, err := a.Locate(
-		context.Background(),
-		agent.Query{Workspace: "/elsewhere"},
+		context.Background(), agent.Query{Workspace: "/elsewhere"},
 	); err != nil ||
 		len(found) != 0 {
 		t.Errorf("another workspace: %v %v", found, err)

@@ -70,8 +70,7 @@ func chatFile(kind, guid string, agents ...[]map[string]any) string {
 
 	head := fmt.Sprintf(
 		`{"id": "aB3dE6gH", "name": "x", "created_at": "2026-04-03T10:00:00+00:00", "type": %q, "agents": %s, "streaming_agent": 0, `,
-		kind,
-		marshal(chain),
+		kind, marshal(chain),
 	)
 
 	return head + fmt.Sprintf(
@@ -149,9 +148,7 @@ func same(t *testing.T, what string, got, want []string) {
 
 func TestGolden(t *testing.T) {
 	b := read(
-		t,
-		agent.Source{Path: handmade, Session: "aB3dE6gH"},
-		"",
+		t, agent.Source{Path: handmade, Session: "aB3dE6gH"}, "",
 		checkpoint.ReadOptions{Whole: true, Final: true},
 	)
 
@@ -268,8 +265,7 @@ func TestSubordinates(t *testing.T) {
 		t,
 		path,
 		chatFile(
-			"user",
-			"g",
+			"user", "g",
 			[]map[string]any{topic("", user("u1", "do it"), ai("a1", "call_subordinate", msg{"message": "part"}))},
 			[]map[string]any{topic("", user("s1", "part"), answered("s2", "part done"))},
 		),
@@ -331,13 +327,7 @@ func TestWhatTheModelSays(t *testing.T) {
 		); got.tool != want.tool || got.words != want.words ||
 			string(got.args) != string(want.args) {
 			t.Errorf(
-				"%s: got %q %q %q, want %q %q %q",
-				said,
-				got.tool,
-				got.words,
-				got.args,
-				want.tool,
-				want.words,
+				"%s: got %q %q %q, want %q %q %q", said, got.tool, got.words, got.args, want.tool, want.words,
 				want.args,
 			)
 		}
@@ -356,8 +346,7 @@ func TestSecretsAndOwnWordsAreNotKept(t *testing.T) {
 			"g",
 			[]map[string]any{
 				topic(
-					"",
-					user("u1", "use "+key+" now\n"+own),
+					"", user("u1", "use "+key+" now\n"+own),
 					ai("a1", "code_execution_tool", msg{"code": "curl " + key}),
 					toolResult("r1", "code_execution_tool", key),
 				),
@@ -389,10 +378,7 @@ func TestHalfFiles(t *testing.T) {
 	for n := 0; n < len(data); n += 31 {
 		put(t, path, string(data[:n]))
 		if b := read(
-			t,
-			src,
-			all.Cursor,
-			checkpoint.ReadOptions{},
+			t, src, all.Cursor, checkpoint.ReadOptions{},
 		); len(b.Entries) > 0 || b.Cursor != all.Cursor ||
 			b.Losses.Torn == 0 {
 			t.Fatalf("cut at %d: %v, torn %d", n, show(b.Entries), b.Losses.Torn)
@@ -471,17 +457,12 @@ func bigChat(t testing.TB, path string, size int) {
 		fmt.Fprintf(
 			f,
 			`%s{\"_cls\": \"Message\", \"id\": \"u%d\", \"ai\": false, \"content\": {\"user_message\": \"question %d\"}}, {\"_cls\": \"Message\", \"id\": \"r%d\", \"ai\": true, \"content\": \"%s\"}`,
-			comma,
-			n,
-			n,
-			n,
-			line,
+			comma, n, n, n, line,
 		)
 	}
 
 	if _, err := io.WriteString(
-		f,
-		`]}], \"current\": {\"_cls\": \"Topic\", \"messages\": []}}"}], "log": {"guid": "g", "logs": []}}`,
+		f, `]}], \"current\": {\"_cls\": \"Topic\", \"messages\": []}}"}], "log": {"guid": "g", "logs": []}}`,
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -532,10 +513,7 @@ func TestN03HugeChat(t *testing.T) {
 	<-done
 	grown := int64(peak) - int64(before.HeapInuse)
 	t.Logf(
-		"%d entries in %v, %d MB more heap at its peak, %d MB passed over",
-		len(b.Entries),
-		took,
-		grown>>20,
+		"%d entries in %v, %d MB more heap at its peak, %d MB passed over", len(b.Entries), took, grown>>20,
 		b.Skipped>>20,
 	)
 
@@ -557,8 +535,7 @@ func FuzzChat(f *testing.F) {
 	f.Add(
 		[]byte(
 			chatFile(
-				"user",
-				"g",
+				"user", "g",
 				[]map[string]any{topic("s", user("u1", "x"), ai("a1", "t", msg{}), toolResult("r", "t", "y"))},
 			),
 		),

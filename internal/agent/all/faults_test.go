@@ -81,8 +81,7 @@ func TestEveryInstallersFaults(t *testing.T) {
 func TestAgentZerosFaults(t *testing.T) {
 	root := t.TempDir()
 	if err := errors.Join(
-		os.WriteFile(filepath.Join(root, "agent.py"), nil, 0o600),
-		os.Mkdir(filepath.Join(root, "usr"), 0o700),
+		os.WriteFile(filepath.Join(root, "agent.py"), nil, 0o600), os.Mkdir(filepath.Join(root, "usr"), 0o700),
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -144,9 +143,7 @@ func (f *faulty) run(had bool) {
 
 	if had {
 		if err := vfs.Replace(
-			f.Mem,
-			filepath.Join(faultyHome, settings[f.agent].path),
-			[]byte(settings[f.agent].text),
+			f.Mem, filepath.Join(faultyHome, settings[f.agent].path), []byte(settings[f.agent].text),
 		); err != nil {
 			f.t.Fatal(err)
 		}

@@ -67,11 +67,7 @@ func (f lineForm) folded(t *testing.T, path string, s *checkpoint.State) *checkp
 	}
 
 	if gone, err := recovery.CatchUp(
-		t.Context(),
-		s,
-		f.reads(t, path),
-		checkpoint.ReadOptions{Whole: true},
-		time.Now(),
+		t.Context(), s, f.reads(t, path), checkpoint.ReadOptions{Whole: true}, time.Now(),
 	); gone ||
 		err != nil {
 		t.Fatalf("read %s: gone %v, %v", path, gone, err)
@@ -205,8 +201,7 @@ func TestF11AnotherFileOfEveryAgent(t *testing.T) {
 		r := f.reads(t, path)
 		b := readOn(t, r, "", checkpoint.ReadOptions{Whole: true})
 		rewrite(
-			t,
-			filepath.Join(filepath.Dir(path), strings.ReplaceAll(filepath.Base(path), "1111", "2222")),
+			t, filepath.Join(filepath.Dir(path), strings.ReplaceAll(filepath.Base(path), "1111", "2222")),
 			f.head+"\n",
 		)
 
@@ -230,8 +225,7 @@ func TestF12ShrunkFileOfEveryAgent(t *testing.T) {
 
 			wantTalk(t, after, []string{said(41)})
 			if i := slices.IndexFunc(
-				after.Entries,
-				func(e checkpoint.Entry) bool { return e.Op == checkpoint.Retract },
+				after.Entries, func(e checkpoint.Entry) bool { return e.Op == checkpoint.Retract },
 			); i >= 0 {
 				t.Errorf("%s: entry %d takes back what the richer file held", name, i)
 			}

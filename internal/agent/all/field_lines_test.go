@@ -50,9 +50,7 @@ var lineForms = []lineForm{
 		filepath.Join("sessions", "2026", "01", "05", "rollout-2026-01-05T10-00-00-"+session+".jsonl"),
 		fmt.Sprintf(
 			`{"timestamp":%q,"type":"session_meta","payload":{"id":%q,"session_id":%q,"cwd":"/proj","source":"exec"}}`,
-			stamp,
-			session,
-			session,
+			stamp, session, session,
 		),
 		func(n int, text string) string {
 			kind := map[bool]string{true: "user.text", false: "unknown"}[n%2 == 1]
@@ -452,11 +450,7 @@ func TestT13OtherVersionsOfEveryAgent(t *testing.T) {
 			f.put(
 				t,
 				f.all(
-					lines[0],
-					`{"type":"brand_new_kind","payload":{"a":1}}`,
-					`{"type":7}`,
-					lines[1],
-					lines[2],
+					lines[0], `{"type":"brand_new_kind","payload":{"a":1}}`, `{"type":7}`, lines[1], lines[2],
 					lines[3],
 				),
 			),

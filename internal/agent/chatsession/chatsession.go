@@ -120,9 +120,7 @@ func walk(session string) wholefile.Walk {
 				about.Losses.Replaced += lines.Broken(raw)
 				return give(
 					item(
-						m,
-						names.Of(m.Role, m.Time, m.Content),
-						len(raw),
+						m, names.Of(m.Role, m.Time, m.Content), len(raw),
 						func() string { return foreign(h.session, session) },
 					),
 				)

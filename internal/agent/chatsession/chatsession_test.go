@@ -169,8 +169,7 @@ func TestFirstRoundCounts(t *testing.T) {
 
 	if state.Rounds != 1 || len(state.Messages) != 4 {
 		t.Errorf(
-			"%d rounds and %d messages, want the last turn alone to count, and 4",
-			state.Rounds,
+			"%d rounds and %d messages, want the last turn alone to count, and 4", state.Rounds,
 			len(state.Messages),
 		)
 	}
@@ -226,9 +225,7 @@ func TestLocate(t *testing.T) {
 	).Open(
 		agent.Source{Path: top + "/absent.json"},
 	).Read(
-		context.Background(),
-		"",
-		checkpoint.ReadOptions{},
+		context.Background(), "", checkpoint.ReadOptions{},
 	)
 
 	if !errors.Is(err, fs.ErrNotExist) {

@@ -43,9 +43,7 @@ func TestResumeCommandIsSafeInAShell(t *testing.T) {
 	for _, id := range []string{"11111111-1111-4111-8111-111111111111", "a b", "$(id)", "it's", "", "`x`;&", "a\nb"} {
 		// The shell itself says what the words are.
 		out, err := exec.Command(
-			"/bin/sh",
-			"-c",
-			`claude() { printf '%s|' "$@"; }; `+New(agent.Host{}).ResumeCommand(id),
+			"/bin/sh", "-c", `claude() { printf '%s|' "$@"; }; `+New(agent.Host{}).ResumeCommand(id),
 		).Output()
 		if want := "--resume|" + id + "|"; err != nil || string(out) != want {
 			t.Errorf("%q: words %q (%v), want %q", id, out, err, want)

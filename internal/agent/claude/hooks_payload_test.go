@@ -91,8 +91,7 @@ func TestDecodeErrors(t *testing.T) {
 		in, err := ofUser(
 			"/home/u",
 		).Decode(
-			t.Context(),
-			agent.Hook{Event: "Stop", Payload: []byte(tt.payload), Cut: tt.cut},
+			t.Context(), agent.Hook{Event: "Stop", Payload: []byte(tt.payload), Cut: tt.cut},
 		)
 		if !errors.Is(err, tt.want) || len(in.Events) != 0 {
 			t.Errorf("%s: events %q, error %v; want none and %v", tt.name, sayAll(in), err, tt.want)

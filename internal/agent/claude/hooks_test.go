@@ -261,11 +261,8 @@ func TestH13AllSources(t *testing.T) {
 		if len(in.Events) != 1 || in.Events[0].Kind != checkpoint.EventStart || in.Events[0].Source != want[i] ||
 			in.Ask != agent.AskStart {
 			t.Errorf(
-				"payload %d: %s asks %d, want a start with source %q that asks for a brief",
-				i+1,
-				sayAll(in),
-				in.Ask,
-				want[i],
+				"payload %d: %s asks %d, want a start with source %q that asks for a brief", i+1, sayAll(in),
+				in.Ask, want[i],
 			)
 		}
 	}
@@ -295,12 +292,8 @@ func TestH09EventWithoutPath(t *testing.T) {
 	want := checkpoint.Key{Agent: name, Session: "11111111-1111-4111-8111-111111111111"}
 	if e.Kind != checkpoint.EventCompacting || e.Key != want || e.Transcript != "" || e.Workspace != "" {
 		t.Errorf(
-			"got %s of %+v, file %q, workspace %q; want compacting of %+v and nothing else",
-			say(e),
-			e.Key,
-			e.Transcript,
-			e.Workspace,
-			want,
+			"got %s of %+v, file %q, workspace %q; want compacting of %+v and nothing else", say(e), e.Key,
+			e.Transcript, e.Workspace, want,
 		)
 	}
 }

@@ -75,9 +75,7 @@ func TestPresentTellsTheVersionCheaply(t *testing.T) {
 
 	dir := t.TempDir()
 	writeAll(
-		t,
-		filepath.Join(dir, "pkg", "package.json"),
-		`{"name":"@anthropic-ai/claude-code","version":"2.1.9"}`,
+		t, filepath.Join(dir, "pkg", "package.json"), `{"name":"@anthropic-ai/claude-code","version":"2.1.9"}`,
 		0o644,
 	)
 
@@ -90,9 +88,7 @@ func TestPresentTellsTheVersionCheaply(t *testing.T) {
 
 	// Nothing names it: Install asks the program itself.
 	writeAll(
-		t,
-		filepath.Join(dir, "own", "claude"),
-		"#!/bin/sh\necho \"2.1.200 (Claude Code) $BELAY_INTERNAL\"\n",
+		t, filepath.Join(dir, "own", "claude"), "#!/bin/sh\necho \"2.1.200 (Claude Code) $BELAY_INTERNAL\"\n",
 		0o755,
 	)
 

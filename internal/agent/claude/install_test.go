@@ -176,8 +176,7 @@ func TestInstallRestoresTheSameBytes(t *testing.T) {
 			}
 
 			if findings := b.Check(
-				t.Context(),
-				agent.Paths{Hook: hookPath},
+				t.Context(), agent.Paths{Hook: hookPath},
 			); len(findings) != 1 ||
 				!strings.Contains(findings[0], "no program") {
 				t.Errorf("check: %q, want only that the hook is no program", findings)
@@ -253,8 +252,7 @@ func TestInstallUpgrade(t *testing.T) {
 		"say done",
 		"exec '/old place/belay-hook' claude-code Stop",
 	}; !reflect.DeepEqual(
-		got,
-		want,
+		got, want,
 	) {
 		t.Errorf("old form: %q, want %q", got, want)
 	}
@@ -266,8 +264,7 @@ func TestInstallUpgrade(t *testing.T) {
 		"say done",
 		hookPath + " claude-code Stop",
 	}; !reflect.DeepEqual(
-		got,
-		want,
+		got, want,
 	) {
 		t.Errorf("new form: %q, want %q", got, want)
 	}

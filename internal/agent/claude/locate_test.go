@@ -32,9 +32,7 @@ func project(t *testing.T, home, dir, session, content string, age time.Duration
 func headLine(session, cwd string) string {
 	return fmt.Sprintf(
 		`{"type":"mode","sessionId":"%s"}`+"\n"+`{"type":"user","uuid":"u","sessionId":"%s","cwd":"%s","message":{"content":"x"}}`+"\n",
-		session,
-		session,
-		cwd,
+		session, session, cwd,
 	)
 }
 
@@ -107,18 +105,13 @@ func TestF07OnlyLiveNames(t *testing.T) {
 func TestM01ManyLargeFiles(t *testing.T) {
 	home := t.TempDir()
 	line := fmt.Sprintf(
-		`{"type":"user","uuid":"u","message":{"role":"user","content":"%s"}}`+"\n",
-		strings.Repeat("x", 900),
+		`{"type":"user","uuid":"u","message":{"role":"user","content":"%s"}}`+"\n", strings.Repeat("x", 900),
 	)
 
 	for n := range 122 {
 		id := fmt.Sprintf("%08d-0000-4000-8000-000000000000", n)
 		path := project(
-			t,
-			home,
-			fmt.Sprintf("-p%d", n%7),
-			id,
-			headLine(id, "/proj")+strings.Repeat(line, 100),
+			t, home, fmt.Sprintf("-p%d", n%7), id, headLine(id, "/proj")+strings.Repeat(line, 100),
 			time.Duration(n)*time.Minute,
 		)
 

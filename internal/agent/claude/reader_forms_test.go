@@ -20,9 +20,7 @@ func one(t *testing.T, lines ...string) checkpoint.Batch {
 
 func userLine(id, content string) string {
 	return fmt.Sprintf(
-		`{"type":"user","uuid":"%s","sessionId":"%s","message":{"role":"user","content":%s}}`,
-		id,
-		sessionOne,
+		`{"type":"user","uuid":"%s","sessionId":"%s","message":{"role":"user","content":%s}}`, id, sessionOne,
 		content,
 	)
 }
@@ -141,18 +139,14 @@ func TestAssistantForms(t *testing.T) {
 
 func TestTurnEndIsToldOnce(t *testing.T) {
 	got := one(
-		t,
-		userLine("u1", `"one"`),
+		t, userLine("u1", `"one"`),
 		`{"type":"assistant","uuid":"a1","message":{"id":"m1","content":[{"type":"text","text":"done"}],"stop_reason":"end_turn"}}`,
-		`{"type":"system","subtype":"turn_duration","uuid":"s1","durationMs":5}`,
-		userLine("u2", `"two"`),
+		`{"type":"system","subtype":"turn_duration","uuid":"s1","durationMs":5}`, userLine("u2", `"two"`),
 		`{"type":"assistant","uuid":"a2","message":{"id":"m2","content":[{"type":"text","text":"done too"}],"stop_reason":null}}`,
 		`{"type":"system","subtype":"turn_duration","uuid":"s2","durationMs":5}`,
 	)
 	equal(
-		t,
-		"entries",
-		brief(got.Entries),
+		t, "entries", brief(got.Entries),
 		[]string{"user one", "assistant done", "turn-end", "user two", "assistant done too", "turn-end"},
 	)
 }
@@ -186,8 +180,7 @@ func TestGroupTurnWorkspaceModelMode(t *testing.T) {
 
 func TestCompactionIsOneEntry(t *testing.T) {
 	got := one(
-		t,
-		`{"type":"system","subtype":"compact_boundary","uuid":"b","content":"Conversation compacted"}`,
+		t, `{"type":"system","subtype":"compact_boundary","uuid":"b","content":"Conversation compacted"}`,
 		`{"type":"user","uuid":"s","parentUuid":"b","isCompactSummary":true,"message":{"content":"This session is being continued"}}`,
 	).Entries
 	equal(t, "entries", got, []checkpoint.Entry{

@@ -200,10 +200,7 @@ func TestEveryCutResumesExactly(t *testing.T) {
 			first.Losses.Add(rest.Losses)
 			if g, w := marshal(first.Entries), marshal(entire.Entries); g != w {
 				t.Fatalf(
-					"%s cut at %d: %d entries in two reads, %d in one",
-					name,
-					n,
-					len(first.Entries),
+					"%s cut at %d: %d entries in two reads, %d in one", name, n, len(first.Entries),
 					len(entire.Entries),
 				)
 			}

@@ -18,87 +18,52 @@ func made(size int) (content []byte, prompts int) {
 	for n := 1; b.Len() < size; n++ {
 		common := fmt.Sprintf(`"sessionId":"%s","cwd":"/proj/demo","version":"2.1.328","gitBranch":"main"`, sessionOne)
 		fmt.Fprintf(
-			&b,
-			`{"type":"queue-operation","operation":"enqueue","sessionId":"%s","content":"prompt %d"}`+"\n",
-			sessionOne,
-			n,
+			&b, `{"type":"queue-operation","operation":"enqueue","sessionId":"%s","content":"prompt %d"}`+"\n",
+			sessionOne, n,
 		)
 
 		fmt.Fprintf(
 			&b,
 			`{"parentUuid":null,"isSidechain":false,"promptId":"p%d","type":"user","message":{"role":"user","content":"prompt %d: please go on with the parser"},"uuid":"u%d","timestamp":"2026-11-30T15:05:12.242Z","permissionMode":"default",%s}`+"\n",
-			n,
-			n,
-			n,
-			common,
+			n, n, n, common,
 		)
 
 		fmt.Fprintf(
 			&b,
 			`{"parentUuid":"u%d","isSidechain":false,"attachment":{"type":"prompt_snapshot","systemPrompt":"%s"},"type":"attachment","uuid":"at%d",%s}`+"\n",
-			n,
-			note,
-			n,
-			common,
+			n, note, n, common,
 		)
 
 		fmt.Fprintf(
 			&b,
 			`{"type":"api-request-blob","sessionId":"%s","message":{"role":"user","content":[{"type":"text","text":"%s"}]}}`+"\n",
-			sessionOne,
-			note,
+			sessionOne, note,
 		)
 
 		for c := range 3 {
 			fmt.Fprintf(
 				&b,
 				`{"parentUuid":"u%d","isSidechain":false,"message":{"content":[{"text":"%s","type":"text"}],"id":"m%d-%d","model":"claude-sonnet-4-5","role":"assistant","stop_reason":"tool_use","type":"message"},"type":"assistant","uuid":"a%d-%d","timestamp":"2026-11-30T15:05:13.242Z",%s}`+"\n",
-				n,
-				prose,
-				n,
-				c,
-				n,
-				c,
-				common,
+				n, prose, n, c, n, c, common,
 			)
 
 			fmt.Fprintf(
 				&b,
 				`{"parentUuid":"a%d-%d","isSidechain":false,"message":{"content":[{"id":"t%d-%d","input":{"command":"go test ./...","description":"run"},"name":"Bash","type":"tool_use"}],"id":"m%d-%d","model":"claude-sonnet-4-5","role":"assistant","stop_reason":"tool_use","type":"message"},"type":"assistant","uuid":"c%d-%d",%s}`+"\n",
-				n,
-				c,
-				n,
-				c,
-				n,
-				c,
-				n,
-				c,
-				common,
+				n, c, n, c, n, c, n, c, common,
 			)
 
 			fmt.Fprintf(
 				&b,
 				`{"parentUuid":"c%d-%d","isSidechain":false,"promptId":"p%d","type":"user","message":{"role":"user","content":[{"tool_use_id":"t%d-%d","type":"tool_result","content":"%s","is_error":false}]},"uuid":"r%d-%d","toolUseResult":{"stdout":"%s","stderr":"","interrupted":false},%s}`+"\n",
-				n,
-				c,
-				n,
-				n,
-				c,
-				prose,
-				n,
-				c,
-				prose,
-				common,
+				n, c, n, n, c, prose, n, c, prose, common,
 			)
 		}
 
 		fmt.Fprintf(
 			&b,
 			`{"parentUuid":"r","isSidechain":false,"message":{"content":[{"text":"answer %d","type":"text"}],"id":"m%d","model":"claude-sonnet-4-5","role":"assistant","stop_reason":"end_turn","type":"message"},"type":"assistant","uuid":"e%d",%s}`+"\n",
-			n,
-			n,
-			n,
-			common,
+			n, n, n, common,
 		)
 
 		prompts = n

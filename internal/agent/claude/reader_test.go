@@ -373,10 +373,7 @@ func TestF03RewrittenToTheSameSize(t *testing.T) {
 func TestF04Rotation(t *testing.T) {
 	line := func(n int) string {
 		return fmt.Sprintf(
-			`{"type":"user","uuid":"u%d","sessionId":"%s","message":{"content":"n%d"}}`,
-			n,
-			sessionOne,
-			n,
+			`{"type":"user","uuid":"u%d","sessionId":"%s","message":{"content":"n%d"}}`, n, sessionOne, n,
 		) + "\n"
 	}
 
@@ -467,10 +464,7 @@ func TestAbsentAndOddCursors(t *testing.T) {
 	good, _ := transcript(t, caseFile(t, "R05-open-tool-use.jsonl"))
 	for _, c := range []checkpoint.Cursor{"rubbish", `{"o":-5}`, `{"o":3}`, `{"o":99999999}`, `{"o":9223372036854775807}`} {
 		if got := all(
-			t,
-			good,
-			c,
-			whole,
+			t, good, c, whole,
 		); len(got.Entries) == 0 || got.Entries[0].Op != checkpoint.Reset ||
 			records(got.Entries) != 4 {
 			t.Errorf("cursor %q: got %q, want a reset and all", c, brief(got.Entries))

@@ -24,25 +24,16 @@ func follows(thread, from string, end int) string {
 		"session_meta",
 		fmt.Sprintf(
 			`{"id":%q,"session_id":%q,"cwd":"/p","source":"cli","history_mode":"paginated","history_base":{"thread_id":%q,"end_ordinal_exclusive":9,"end_byte_offset":%d}}`,
-			thread,
-			thread,
-			from,
-			end,
+			thread, thread, from, end,
 		),
 	)
 }
 
 func round(n string) string {
 	return says(
-		"u"+n,
-		"user",
-		"user.text",
-		"prompt "+n,
+		"u"+n, "user", "user.text", "prompt "+n,
 	) + says(
-		"a"+n,
-		"assistant",
-		"unknown",
-		"answer "+n,
+		"a"+n, "assistant", "unknown", "answer "+n,
 	) + event(
 		`{"type":"task_complete","turn_id":"t`+n+`"}`,
 	)

@@ -85,10 +85,7 @@ func says(id, role, kind, text string) string {
 		"response_item",
 		fmt.Sprintf(
 			`{"type":"message","id":%q,"role":%q,"content":[{"type":"text","text":%q}],"internal_chat_message_metadata_passthrough":{"turn_id":"t","content_item_kinds":[%q]}}`,
-			id,
-			role,
-			text,
-			kind,
+			id, role, text, kind,
 		),
 	)
 }

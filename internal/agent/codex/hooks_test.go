@@ -23,8 +23,7 @@ func decode(t testing.TB, event, payload string) agent.Incoming {
 	in, err := ofUser(
 		"/home/u/.codex",
 	).Decode(
-		t.Context(),
-		agent.Hook{Event: event, Payload: []byte(payload), PID: 7, Cwd: "/home/u/proj"},
+		t.Context(), agent.Hook{Event: event, Payload: []byte(payload), PID: 7, Cwd: "/home/u/proj"},
 	)
 
 	if err != nil {
@@ -75,8 +74,7 @@ func TestCapturedHooks(t *testing.T) {
 	for name, want := range want {
 		var calls []struct{ Stdin json.RawMessage }
 		if err := json.Unmarshal(
-			[]byte(read(t, filepath.Join("testdata", "hooks", name+".json"))),
-			&calls,
+			[]byte(read(t, filepath.Join("testdata", "hooks", name+".json"))), &calls,
 		); err != nil {
 			t.Fatal(err)
 		}
@@ -141,8 +139,7 @@ func TestSubAgents(t *testing.T) {
 	const common = `"session_id":"s","turn_id":"t","cwd":"/p","agent_id":"c","agent_type":"helper",`
 	start := decode(t, "", `{`+common+`"hook_event_name":"SubagentStart","transcript_path":"/child"}`)
 	stop := decode(
-		t,
-		"",
+		t, "",
 		`{`+common+`"hook_event_name":"SubagentStop","transcript_path":"/parent","agent_transcript_path":"/child","last_assistant_message":"done"}`,
 	)
 
@@ -157,13 +154,8 @@ func TestSubAgents(t *testing.T) {
 	} {
 		if tt.e.Key.Child != tt.child || tt.e.Child != tt.about || tt.e.Transcript != tt.file || say(tt.e) != tt.say {
 			t.Errorf(
-				"%d: got %s, key %+v, about %q, file %q; want %+v",
-				i,
-				say(tt.e),
-				tt.e.Key,
-				tt.e.Child,
-				tt.e.Transcript,
-				tt,
+				"%d: got %s, key %+v, about %q, file %q; want %+v", i, say(tt.e), tt.e.Key, tt.e.Child,
+				tt.e.Transcript, tt,
 			)
 		}
 	}
@@ -173,9 +165,7 @@ func TestSubAgents(t *testing.T) {
 	}
 
 	if in := decode(
-		t,
-		"",
-		`{`+common+`"hook_event_name":"UserPromptSubmit","prompt":"x"}`,
+		t, "", `{`+common+`"hook_event_name":"UserPromptSubmit","prompt":"x"}`,
 	); in.Ask != agent.AskNothing {
 		t.Errorf("a sub-agent asks for a brief: %v", in.Ask)
 	}
@@ -238,9 +228,7 @@ func TestFailedCommands(t *testing.T) {
 		return event(
 			fmt.Sprintf(
 				`{"type":"item_completed","item":{"type":"CommandExecution","id":%q,"status":%q,"exit_code":%d}}`,
-				call,
-				status,
-				code,
+				call, status, code,
 			),
 		)
 	}
@@ -250,23 +238,15 @@ func TestFailedCommands(t *testing.T) {
 		t,
 		path,
 		meta(
-			threadOne,
-			"/p",
+			threadOne, "/p",
 		)+end(
-			"bad",
-			"failed",
-			3,
+			"bad", "failed", 3,
 		)+end(
-			"good",
-			"completed",
-			0,
+			"good", "completed", 0,
 		)+end(
-			"odd",
-			"completed",
-			1,
+			"odd", "completed", 1,
 		)+rec(
-			"world_state",
-			`{}`,
+			"world_state", `{}`,
 		),
 	)
 
@@ -276,8 +256,7 @@ func TestFailedCommands(t *testing.T) {
 			"",
 			fmt.Sprintf(
 				`{"session_id":"s","hook_event_name":"PostToolUse","transcript_path":%q,"tool_use_id":%q}`,
-				path,
-				call,
+				path, call,
 			),
 		)
 		if got := in.Events[0].Failed; got != want {

@@ -256,12 +256,9 @@ func TestInstallUpgrade(t *testing.T) {
 	}
 
 	if changes, err = b.Install(
-		b.t.Context(),
-		agent.Paths{Hook: hookPath},
-		false,
+		b.t.Context(), agent.Paths{Hook: hookPath}, false,
 	); strings.Contains(
-		changes[0].Detail,
-		"--trust",
+		changes[0].Detail, "--trust",
 	) {
 		t.Errorf("detail %q, %v: trust is given", changes[0].Detail, err)
 	}
@@ -413,8 +410,7 @@ func TestTrustHashes(t *testing.T) {
 		was, _ := state["/home/u/.codex/hooks.json:"+trustKey(e.Name)+":0:0"].(map[string]any)
 		h := `{"type":"command","command":"$HOME/hooklog.sh ` + e.Name + `"}`
 		if got := trustHash(
-			e,
-			settings.Handler{Text: []byte(h), GroupText: []byte(`{"hooks":[` + h + `]}`)},
+			e, settings.Handler{Text: []byte(h), GroupText: []byte(`{"hooks":[` + h + `]}`)},
 		); got != was[hashKey] {
 			t.Errorf("%s: got %s, want %v", e.Name, got, was[hashKey])
 		}
@@ -525,8 +521,7 @@ func TestHomeOfTheEnvironment(t *testing.T) {
 	}
 
 	if err := errors.Join(
-		os.Mkdir(filepath.Join(dir, "real"), 0o755),
-		os.Symlink("real", filepath.Join(dir, ".codex")),
+		os.Mkdir(filepath.Join(dir, "real"), 0o755), os.Symlink("real", filepath.Join(dir, ".codex")),
 	); err != nil {
 		t.Fatal(err)
 	}

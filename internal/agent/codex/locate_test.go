@@ -28,9 +28,7 @@ func TestLocate(t *testing.T) {
 	id := func(n int) string { return fmt.Sprintf("01999999-0000-7000-8000-%012d", n) }
 	put(nameOf(id(1)), meta(id(1), "/p"))
 	child := fmt.Sprintf(
-		`{"id":%q,"session_id":%q,"parent_thread_id":%q,"cwd":"/p","source":{"subagent":{}}}`,
-		id(2),
-		id(1),
+		`{"id":%q,"session_id":%q,"parent_thread_id":%q,"cwd":"/p","source":{"subagent":{}}}`, id(2), id(1),
 		id(1),
 	)
 
@@ -70,9 +68,7 @@ func TestLocate(t *testing.T) {
 	}
 
 	if found, err := locate(
-		context.Background(),
-		filepath.Join(home, "none"),
-		agent.Query{},
+		context.Background(), filepath.Join(home, "none"), agent.Query{},
 	); err != nil ||
 		len(found) > 0 {
 		t.Errorf("no home: got %v, %v, want nothing", found, err)

@@ -138,16 +138,11 @@ func TestCompactionTakesItsSummaryBack(t *testing.T) {
 		r, _ := rolloutOf(
 			t,
 			meta(
-				threadOne,
-				"/p",
+				threadOne, "/p",
 			)+says(
-				"m",
-				"assistant",
-				"unknown",
-				"The sum.",
+				"m", "assistant", "unknown", "The sum.",
 			)+tt.between+rec(
-				"compacted",
-				`{"message":"`+tt.message+`"}`,
+				"compacted", `{"message":"`+tt.message+`"}`,
 			),
 		)
 		if got := brief(all(t, r, "", whole).Entries); got != tt.want {
@@ -161,15 +156,9 @@ func TestRolledBackTurns(t *testing.T) {
 	text := meta(threadOne, "/p")
 	for i := 1; i <= 4; i++ {
 		text += says(
-			fmt.Sprintf("u%d", i),
-			"user",
-			"user.text",
-			"ask",
+			fmt.Sprintf("u%d", i), "user", "user.text", "ask",
 		) + says(
-			fmt.Sprintf("a%d", i),
-			"assistant",
-			"unknown",
-			"answer",
+			fmt.Sprintf("a%d", i), "assistant", "unknown", "answer",
 		)
 	}
 
@@ -191,10 +180,8 @@ func TestRolledBackTurns(t *testing.T) {
 func TestS04FileOfAnotherThread(t *testing.T) {
 	path := filepath.Join(t.TempDir(), nameOf(threadTwo))
 	child := fmt.Sprintf(
-		`{"id":%q,"session_id":%q,"parent_thread_id":%q,"cwd":"/p","source":{"subagent":{}}}`,
-		threadTwo,
-		threadOne,
-		threadOne,
+		`{"id":%q,"session_id":%q,"parent_thread_id":%q,"cwd":"/p","source":{"subagent":{}}}`, threadTwo,
+		threadOne, threadOne,
 	)
 
 	write(t, path, rec("session_meta", child)+says("m", "user", "user.text", "task"))
@@ -224,18 +211,11 @@ func TestS04FileOfAnotherThread(t *testing.T) {
 // only what was added comes.
 func TestF08CompressedAfterAWeek(t *testing.T) {
 	text := meta(
-		threadOne,
-		"/p",
+		threadOne, "/p",
 	) + says(
-		"u1",
-		"user",
-		"user.text",
-		"ask",
+		"u1", "user", "user.text", "ask",
 	) + says(
-		"a1",
-		"assistant",
-		"unknown",
-		"answer",
+		"a1", "assistant", "unknown", "answer",
 	)
 
 	r, path := rolloutOf(t, text)
@@ -357,15 +337,9 @@ func TestFirstSight(t *testing.T) {
 		b.WriteString(rec("world_state", `{"x":"`+strings.Repeat("y", 1000)+`"}`))
 		b.WriteString(
 			says(
-				fmt.Sprintf("u%d", i),
-				"user",
-				"user.text",
-				fmt.Sprintf("prompt %d", i),
+				fmt.Sprintf("u%d", i), "user", "user.text", fmt.Sprintf("prompt %d", i),
 			) + says(
-				fmt.Sprintf("a%d", i),
-				"assistant",
-				"unknown",
-				"answer",
+				fmt.Sprintf("a%d", i), "assistant", "unknown", "answer",
 			),
 		)
 	}
@@ -391,11 +365,7 @@ func TestFirstSight(t *testing.T) {
 			prompts[20] != "prompt 3999" {
 			t.Errorf(
 				"compressed %v: first %v, skipped %d, workspace %q, prompts %q; want the first and the newest 20",
-				compressed,
-				got.First,
-				got.Skipped,
-				workspace,
-				prompts,
+				compressed, got.First, got.Skipped, workspace, prompts,
 			)
 		}
 	}

@@ -80,9 +80,7 @@ func TestGolden(t *testing.T) {
 	state.Apply(checkpoint.Event{Seq: 1, Key: state.Key, Kind: checkpoint.EventEntries, Entries: b.Entries})
 	if state.Rounds != 1 || len(state.InDoubt()) != 0 || state.InTurn() {
 		t.Errorf(
-			"%d rounds, %d in doubt, in turn %v; want 1, 0, false",
-			state.Rounds,
-			len(state.InDoubt()),
+			"%d rounds, %d in doubt, in turn %v; want 1, 0, false", state.Rounds, len(state.InDoubt()),
 			state.InTurn(),
 		)
 	}
@@ -165,8 +163,7 @@ func TestDecode(t *testing.T) {
 		in, err := New(
 			agenttest.Host("/home/user"),
 		).Decode(
-			t.Context(),
-			agent.Hook{Event: c.event, Payload: []byte(c.payload)},
+			t.Context(), agent.Hook{Event: c.event, Payload: []byte(c.payload)},
 		)
 
 		if err != nil {
@@ -195,11 +192,9 @@ func TestDecode(t *testing.T) {
 		if _, err := New(
 			agent.Host{},
 		).Decode(
-			t.Context(),
-			agent.Hook{Event: "agentStop", Payload: []byte(payload)},
+			t.Context(), agent.Hook{Event: "agentStop", Payload: []byte(payload)},
 		); !errors.Is(
-			err,
-			want,
+			err, want,
 		) {
 			t.Errorf("%q: %v, want %v", payload, err, want)
 		}

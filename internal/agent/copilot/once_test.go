@@ -46,8 +46,7 @@ func TestCallsCountOnce(t *testing.T) {
 				in, err := New(
 					agent.Host{},
 				).Decode(
-					t.Context(),
-					agent.Hook{Event: hook[0][0], Payload: []byte(hook[0][1])},
+					t.Context(), agent.Hook{Event: hook[0][0], Payload: []byte(hook[0][1])},
 				)
 
 				if err != nil {

@@ -117,9 +117,7 @@ func TestCalls(t *testing.T) {
 
 		rest := read(t, path, first.Cursor, checkpoint.ReadOptions{})
 		same(
-			t,
-			"in two reads",
-			show(append(slices.Clone(first.Entries), rest.Entries...)),
+			t, "in two reads", show(append(slices.Clone(first.Entries), rest.Entries...)),
 			append(slices.Clone(open), c.want...),
 		)
 
@@ -174,8 +172,7 @@ func TestDecode(t *testing.T) {
 		in, err := New(
 			agent.Host{},
 		).Decode(
-			t.Context(),
-			agent.Hook{Event: "from the command line", Payload: []byte(c.payload)},
+			t.Context(), agent.Hook{Event: "from the command line", Payload: []byte(c.payload)},
 		)
 
 		if err != nil {
@@ -212,11 +209,9 @@ func TestDecode(t *testing.T) {
 		if _, err := New(
 			agent.Host{},
 		).Decode(
-			t.Context(),
-			agent.Hook{Event: "stop", Payload: []byte(payload)},
+			t.Context(), agent.Hook{Event: "stop", Payload: []byte(payload)},
 		); !errors.Is(
-			err,
-			want,
+			err, want,
 		) {
 			t.Errorf("%q: %v, want %v", payload, err, want)
 		}
@@ -225,8 +220,7 @@ func TestDecode(t *testing.T) {
 	cut, err := New(
 		agent.Host{},
 	).Decode(
-		t.Context(),
-		agent.Hook{Payload: []byte(list[1][:len(list[1])-100]), Cut: true},
+		t.Context(), agent.Hook{Payload: []byte(list[1][:len(list[1])-100]), Cut: true},
 	)
 
 	if err != nil || len(cut.Events) != 1 || cut.Events[0].Name != "Write" {

@@ -166,11 +166,9 @@ func TestDecode(t *testing.T) {
 		if _, err := New(
 			agent.Host{},
 		).Decode(
-			t.Context(),
-			agent.Hook{Event: "Stop", Payload: []byte(text)},
+			t.Context(), agent.Hook{Event: "Stop", Payload: []byte(text)},
 		); !errors.Is(
-			err,
-			want,
+			err, want,
 		) {
 			t.Errorf("%q: %v, want %v", text, err, want)
 		}
@@ -182,8 +180,7 @@ func TestSubAgent(t *testing.T) {
 	home := t.TempDir()
 	path := filepath.Join(home, ".factory", "sessions", "-x", "child.jsonl")
 	put(
-		t,
-		path,
+		t, path,
 		`{"type":"session_start","id":"child","cwd":"/x","callingSessionId":"parent","callingToolUseId":"call_1"}`+"\n",
 	)
 

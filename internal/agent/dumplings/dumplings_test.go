@@ -91,10 +91,7 @@ func TestGolden(t *testing.T) {
 		b := read(t, agent.Source{Path: path, Session: file}, "", checkpoint.ReadOptions{Whole: true})
 		same(t, file, show(b.Entries), want)
 		if again := read(
-			t,
-			agent.Source{Path: path, Session: file},
-			b.Cursor,
-			checkpoint.ReadOptions{},
+			t, agent.Source{Path: path, Session: file}, b.Cursor, checkpoint.ReadOptions{},
 		); len(
 			again.Entries,
 		) > 0 {
@@ -110,8 +107,7 @@ func TestGolden(t *testing.T) {
 // duas makes a file with these messages.
 func duas(count int, lines ...string) string {
 	return fmt.Sprintf(
-		"[META]\nformat_version = 1\nagent_name = helper # mine\nmessage_count = %d\n[HISTORY]\n%s\n",
-		count,
+		"[META]\nformat_version = 1\nagent_name = helper # mine\nmessage_count = %d\n[HISTORY]\n%s\n", count,
 		strings.Join(lines, "\n"),
 	)
 }
@@ -193,9 +189,7 @@ func save(t *testing.T, db *sql.DB, key, at string, lines ...string) {
 	t.Helper()
 	_, err := db.Exec(
 		`insert or replace into sessions values (?, '{"format_version":1,"agent_uuid":"u"}', '{"model_name":"small-1"}', '{}', ?, ?)`,
-		key,
-		strings.Join(lines, "\n"),
-		at,
+		key, strings.Join(lines, "\n"), at,
 	)
 
 	if err != nil {
@@ -214,24 +208,18 @@ func TestTable(t *testing.T) {
 	b := read(t, src, "", checkpoint.ReadOptions{})
 	same(t, "first", show(b.Entries), []string{"meta small-1", "user hello", "assistant yes", "turn-end"})
 	same(
-		t,
-		"the newest",
-		show(read(t, agent.Source{Path: path}, "", checkpoint.ReadOptions{}).Entries),
+		t, "the newest", show(read(t, agent.Source{Path: path}, "", checkpoint.ReadOptions{}).Entries),
 		[]string{"meta small-1 two", "user more two"},
 	)
 
 	same(
-		t,
-		"the file's name",
+		t, "the file's name",
 		show(read(t, agent.Source{Path: path, Session: "agents"}, "", checkpoint.ReadOptions{}).Entries),
 		[]string{"meta small-1 two", "user more two"},
 	)
 
 	if b := read(
-		t,
-		agent.Source{Path: path, Session: "absent"},
-		"",
-		checkpoint.ReadOptions{},
+		t, agent.Source{Path: path, Session: "absent"}, "", checkpoint.ReadOptions{},
 	); len(b.Entries) > 0 ||
 		b.Cursor != "" {
 		t.Errorf("no such row: %+v", b)
@@ -285,8 +273,7 @@ func TestReadingChangesNothing(t *testing.T) {
 	if found, err := New(
 		agent.Host{},
 	).Locate(
-		context.Background(),
-		agent.Query{Workspace: dir, Session: "helper"},
+		context.Background(), agent.Query{Workspace: dir, Session: "helper"},
 	); err != nil ||
 		len(found) != 1 {
 		t.Errorf("locate: %v %v", found, err)
@@ -301,9 +288,7 @@ func TestReadingChangesNothing(t *testing.T) {
 	).Open(
 		agent.Source{Path: filepath.Join(dir, "absent.duas")},
 	).Read(
-		context.Background(),
-		"",
-		checkpoint.ReadOptions{},
+		context.Background(), "", checkpoint.ReadOptions{},
 	)
 
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -335,8 +320,7 @@ func TestLocate(t *testing.T) {
 	}
 
 	put(
-		t,
-		filepath.Join(dir, "saved", "k1.duas"),
+		t, filepath.Join(dir, "saved", "k1.duas"),
 		strings.Replace(duas(1, hello), "agent_name", "agent_uuid = uu-1\nagent_name", 1),
 	)
 

@@ -20,9 +20,7 @@ func family(t *testing.T) (path string, child func(id, began, lines string)) {
 		t,
 		path,
 		head+said(
-			"m1",
-			"user",
-			"go",
+			"m1", "user", "go",
 		)+"\n"+`{"id":"g1","timestamp":"2026-01-05T10:00:05.000Z","type":"gemini","content":"I ask."}`+"\n",
 	)
 
@@ -32,8 +30,7 @@ func family(t *testing.T) (path string, child func(id, began, lines string)) {
 			filepath.Join(filepath.Dir(path), session, id+".jsonl"),
 			fmt.Sprintf(
 				`{"sessionId":%q,"projectHash":"ab","startTime":"2026-01-05T10:00:%s.000Z","kind":"subagent"}`,
-				id,
-				began,
+				id, began,
 			)+"\n"+lines,
 		)
 	}
@@ -91,8 +88,7 @@ func TestChildrenAreFound(t *testing.T) {
 	own := readAll(
 		t,
 		openTranscript(agent.Source{Path: filepath.Join(dir, "one.jsonl"), Session: src.Session, Child: "one"}),
-		"",
-		checkpoint.ReadOptions{},
+		"", checkpoint.ReadOptions{},
 	)
 
 	if got, want := tell(own.Entries), "user c1 a task"; got != want {
@@ -100,13 +96,9 @@ func TestChildrenAreFound(t *testing.T) {
 	}
 
 	if got := readAll(
-		t,
-		openTranscript(agent.Source{Path: path, Session: ".."}),
-		"",
-		checkpoint.ReadOptions{},
+		t, openTranscript(agent.Source{Path: path, Session: ".."}), "", checkpoint.ReadOptions{},
 	); strings.Contains(
-		children(got.Entries),
-		"start",
+		children(got.Entries), "start",
 	) {
 		t.Errorf("a session named like a folder above: got %q, want none that began", children(got.Entries))
 	}
@@ -155,14 +147,12 @@ func TestToolsOfChildren(t *testing.T) {
 	}
 
 	expect(
-		"the call of a sub-agent",
-		tell(tool("BeforeTool", path, "06", agentTool, ask("generalist"))),
+		"the call of a sub-agent", tell(tool("BeforeTool", path, "06", agentTool, ask("generalist"))),
 		"tool-start "+id("g1", agentTool, ask("generalist")),
 	)
 
 	expect(
-		"the call of another",
-		tell(tool("BeforeTool", path, "06", agentTool, ask("expert"))),
+		"the call of another", tell(tool("BeforeTool", path, "06", agentTool, ask("expert"))),
 		"tool-start "+id("g1", agentTool, ask("expert")),
 	)
 
@@ -170,16 +160,14 @@ func TestToolsOfChildren(t *testing.T) {
 	child("one", "07", said("c1", "user", "a task")+"\n")
 	child("two", "08", said("d1", "user", "a task")+"\n")
 	expect(
-		"a tool while they have not answered",
-		tell(tool("BeforeTool", path, "08", "run_shell_command", ls)),
+		"a tool while they have not answered", tell(tool("BeforeTool", path, "08", "run_shell_command", ls)),
 		"tool-start "+id("g1", "run_shell_command", ls),
 	)
 
 	child("one", "07", said("c1", "user", "a task")+"\n"+answer("c2", "09", ""))
 	first := id("c2", "run_shell_command", build)
 	expect(
-		"a sub-agent's tool",
-		tell(tool("BeforeTool", path, "10", "run_shell_command", build)),
+		"a sub-agent's tool", tell(tool("BeforeTool", path, "10", "run_shell_command", build)),
 		"child-start one generalist, start one generalist, tool-start one "+first,
 	)
 
@@ -190,12 +178,9 @@ func TestToolsOfChildren(t *testing.T) {
 		"two",
 		"08",
 		said(
-			"d1",
-			"user",
-			"a task",
+			"d1", "user", "a task",
 		)+"\n"+answer(
-			"d2",
-			"11",
+			"d2", "11",
 			`,"toolCalls":[{"name":"run_shell_command","args":{"command":"pwd"},"status":"success"}]`,
 		),
 	)
@@ -203,8 +188,7 @@ func TestToolsOfChildren(t *testing.T) {
 	expect("its end", tell(tool("AfterTool", path, "13", "run_shell_command", build)), "tool-end one "+first)
 	a = &Agent{} // the daemon is another one now
 	expect(
-		"its end, after a restart",
-		tell(tool("AfterTool", path, "13", "run_shell_command", build)),
+		"its end, after a restart", tell(tool("AfterTool", path, "13", "run_shell_command", build)),
 		"child-start one, start one, tool-end one "+first,
 	)
 
@@ -213,8 +197,7 @@ func TestToolsOfChildren(t *testing.T) {
 	}
 
 	expect(
-		"nobody's",
-		tell(tool("BeforeTool", path, "14", "run_shell_command", build)),
+		"nobody's", tell(tool("BeforeTool", path, "14", "run_shell_command", build)),
 		"tool-start "+id("g1", "run_shell_command", build),
 	)
 }

@@ -177,10 +177,7 @@ func TestMeaning(t *testing.T) {
 	for _, tt := range tests {
 		got, ask := decode(t, &Agent{}, front+tt.payload)
 		tt.want.Key, tt.want.Workspace = checkpoint.NewKey(
-			"gemini",
-			"",
-			"6a41a4ea-0f75-405d-b062-dcdd2e993c6d",
-			"/proj",
+			"gemini", "", "6a41a4ea-0f75-405d-b062-dcdd2e993c6d", "/proj",
 		), "/proj"
 
 		if g, w := fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", tt.want); g != w || ask != tt.ask {
@@ -212,11 +209,7 @@ func TestMeaning(t *testing.T) {
 func tool(event, path, at, name, input string) string {
 	return fmt.Sprintf(
 		`{"hook_event_name":%q,"session_id":"s","transcript_path":%q,"timestamp":"2026-01-05T10:00:%s.000Z","tool_name":%q,"tool_input":%s,"tool_response":{"llmContent":"out"}}`,
-		event,
-		path,
-		at,
-		name,
-		input,
+		event, path, at, name, input,
 	)
 }
 
@@ -271,18 +264,13 @@ func TestCallIDs(t *testing.T) {
 		t,
 		path,
 		asked+`,"toolCalls":[`+call(
-			"ls",
-			"",
+			"ls", "",
 		)+","+call(
-			"ls",
-			"",
+			"ls", "",
 		)+","+call(
-			"make",
-			"",
+			"make", "",
 		)+"]}\n"+said(
-			"m2",
-			"user",
-			"and again",
+			"m2", "user", "and again",
 		)+"\n"+
 			`{"id":"g2","timestamp":"2026-01-05T10:00:20.000Z","type":"gemini","content":"Again."}`+"\n",
 	)
@@ -318,18 +306,14 @@ func TestCallIDsWithoutTranscript(t *testing.T) {
 
 	// A call that died with its process is not what a call of the next turn ends.
 	if _, ask := decode(
-		t,
-		a,
-		`{"hook_event_name":"BeforeAgent","session_id":"s","prompt":"go on"}`,
+		t, a, `{"hook_event_name":"BeforeAgent","session_id":"s","prompt":"go on"}`,
 	); ask != agent.AskCarry {
 		t.Fatal("BeforeAgent asks for nothing")
 	}
 
 	again, _ := decode(t, a, tool("BeforeTool", absent, "20", "read_file", `{"a":2,"b":1}`))
 	if done, _ := decode(
-		t,
-		a,
-		tool("AfterTool", absent, "21", "read_file", `{"a":2,"b":1}`),
+		t, a, tool("AfterTool", absent, "21", "read_file", `{"a":2,"b":1}`),
 	); done.Call != again.Call ||
 		done.Call == next.Call {
 		t.Errorf("got %q, want the end of %q", done.Call, again.Call)
@@ -374,12 +358,9 @@ func TestBrokenOffInTerminal(t *testing.T) {
 			t,
 			path,
 			head+said(
-				"m1",
-				"user",
-				"go",
+				"m1", "user", "go",
 			)+"\n"+asked+noted+calls+batch(
-				said("m1", "user", "go"),
-				strings.TrimSpace(calls),
+				said("m1", "user", "go"), strings.TrimSpace(calls),
 			)+"\n",
 		)
 
@@ -396,8 +377,7 @@ func TestBrokenOffInTerminal(t *testing.T) {
 	}
 
 	e, _ := decode(
-		t,
-		&Agent{},
+		t, &Agent{},
 		`{"hook_event_name":"AfterTool","session_id":"s","tool_name":"run_shell_command","tool_response":{"llmContent":"Command moved to background (PID: 7). Output hidden."}}`,
 	)
 
@@ -473,8 +453,7 @@ func BenchmarkTailOfALargeTranscript(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "session-2026-01-01T00-00-aaaaaaaa.jsonl")
 	line := said("m", "user", strings.Repeat("words ", 1000)) + "\n"
 	put(
-		b,
-		path,
+		b, path,
 		head+strings.Repeat(line, 10_000)+said("g", "gemini", "answer")+"\n"+`{"$set":{"lastUpdated":"x"}}`+"\n",
 	)
 

@@ -90,8 +90,7 @@ func turnedOff(path string, text []byte) (found []string) {
 
 	if slices.Contains(s.Hooks.Disabled, hookName) {
 		found = append(
-			found,
-			fmt.Sprintf("%s: hooksConfig.disabled names %q: belay's hooks do not run", path, hookName),
+			found, fmt.Sprintf("%s: hooksConfig.disabled names %q: belay's hooks do not run", path, hookName),
 		)
 	}
 

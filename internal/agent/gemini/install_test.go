@@ -256,8 +256,7 @@ func TestInstallReplacesOlder(t *testing.T) {
 		data,
 	); strings.Contains(got, "/old/belay-hook gemini") || strings.Contains(got, "/o l") || !strings.Contains(got, "mine gemini AfterTool") ||
 		!strings.Contains(
-			got,
-			"/old/belay-hook claude-code Stop",
+			got, "/old/belay-hook claude-code Stop",
 		) || !strings.Contains(got, " --socket /elsewhere/belay.sock gemini BeforeTool") ||
 		!strings.Contains(got, `"timeout":5000`) {
 		t.Errorf("got %s, want the older hooks of this agent replaced and all else kept", got)

@@ -44,10 +44,8 @@ func TestLocate(t *testing.T) {
 	put(t, filepath.Join(home, "tmp/slug/.project_root"), work)
 	context1 := said(environmentID, "user", sessionOpen+"tree") + "\n"
 	place(
-		t,
-		filepath.Join(chats, "session-2026-01-05T10-00-aaaaaaaa.jsonl"),
-		headOf(idA, "x")+context1+said("m1", "user", "one")+"\n",
-		1,
+		t, filepath.Join(chats, "session-2026-01-05T10-00-aaaaaaaa.jsonl"),
+		headOf(idA, "x")+context1+said("m1", "user", "one")+"\n", 1,
 	)
 
 	// F11: made by a resume
@@ -56,10 +54,8 @@ func TestLocate(t *testing.T) {
 	place(t, filepath.Join(chats, "session-2026-01-05T10-02-bbbbbbbb.jsonl"), headOf(idB, "x")+context1, 2)
 	place(t, filepath.Join(chats, "session-2026-01-05T10-03-cccccccc.jsonl"), "no header\n", 3)
 	place(
-		t,
-		filepath.Join(chats, "session-2026-01-05T10-04-eeeeeeee.jsonl"),
-		strings.Replace(headOf("eeeeeeee-1", "x"), `"main"`, `"subagent"`, 1)+said("m1", "user", "one")+"\n",
-		4,
+		t, filepath.Join(chats, "session-2026-01-05T10-04-eeeeeeee.jsonl"),
+		strings.Replace(headOf("eeeeeeee-1", "x"), `"main"`, `"subagent"`, 1)+said("m1", "user", "one")+"\n", 4,
 	)
 
 	place(t, filepath.Join(home, "tmp", hashOfPath(old), "chats/session-2025-01-05T10-03-dddddddd.json"),
@@ -102,11 +98,9 @@ func TestLocate(t *testing.T) {
 func TestF11OrphanFile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "tmp/p/chats")
 	old, orphan := filepath.Join(
-		dir,
-		"session-2026-11-30T15-23-e427d0ca.jsonl",
+		dir, "session-2026-11-30T15-23-e427d0ca.jsonl",
 	), filepath.Join(
-		dir,
-		"session-2026-11-30T15-25-e427d0ca.jsonl",
+		dir, "session-2026-11-30T15-25-e427d0ca.jsonl",
 	)
 
 	for path, name := range map[string]string{
@@ -134,10 +128,7 @@ func TestF11OrphanFile(t *testing.T) {
 			t,
 			&Agent{},
 			strings.Replace(
-				front,
-				"e427d0ca-b441-4ccc-9131-a934ecb9926f",
-				session,
-				1,
+				front, "e427d0ca-b441-4ccc-9131-a934ecb9926f", session, 1,
 			)+`"source":"`+tt.source+`","transcript_path":"`+tt.path+`"}`,
 		)
 

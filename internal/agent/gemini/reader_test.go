@@ -98,16 +98,11 @@ func TestForms(t *testing.T) {
 		{
 			"bare and in batches, each once",
 			said(
-				"m1",
-				"user",
-				"hello",
+				"m1", "user", "hello",
 			) + "\n" + batch(
-				said("m1", "user", "hello"),
-				said("m2", "gemini", "hi"),
+				said("m1", "user", "hello"), said("m2", "gemini", "hi"),
 			) + "\n" + said(
-				"m2",
-				"gemini",
-				"hi",
+				"m2", "gemini", "hi",
 			),
 			"user m1 hello\nassistant m2 hi",
 		},
@@ -131,21 +126,13 @@ func TestForms(t *testing.T) {
 		{
 			"rewound",
 			said(
-				"m1",
-				"user",
-				"one",
+				"m1", "user", "one",
 			) + "\n" + said(
-				"m2",
-				"gemini",
-				"two",
+				"m2", "gemini", "two",
 			) + "\n" + said(
-				"m3",
-				"user",
-				"three",
+				"m3", "user", "three",
 			) + "\n" + `{"$rewindTo":"m2"}` + "\n" + said(
-				"m4",
-				"user",
-				"four",
+				"m4", "user", "four",
 			),
 			"user m1 one\nassistant m2 two\nuser m3 three\nretract m3\nretract m2\nuser m4 four",
 		},
@@ -158,43 +145,30 @@ func TestForms(t *testing.T) {
 		{
 			"no words of a person's",
 			said(
-				"c0",
-				"user",
-				"<session_context>tree</session_context>",
+				"c0", "user", "<session_context>tree</session_context>",
 			) + "\n" + said(
-				"m1",
-				"user",
-				"<hook_context>from a hook</hook_context>\n\nhello",
+				"m1", "user", "<hook_context>from a hook</hook_context>\n\nhello",
 			) + "\n" +
 				said(
-					"m2",
-					"user",
-					"/help me",
+					"m2", "user", "/help me",
 				) + "\n" + said(
-				"m3",
-				"user",
-				"/usr/bin/x is gone, why?",
+				"m3", "user", "/usr/bin/x is gone, why?",
 			),
 			"user m1 hello\nuser,aside m2 /help me\nuser m3 /usr/bin/x is gone, why?",
 		},
 		{
 			"the program's words on a loop",
 			said(
-				"m1",
-				"user",
-				"hello",
+				"m1", "user", "hello",
 			) + "\n" + said(
-				"m2",
-				"user",
-				"System: Potential loop detected. Details: x. Please take a step back",
+				"m2", "user", "System: Potential loop detected. Details: x. Please take a step back",
 			),
 			"user m1 hello",
 		},
 		{
 			"belay's own words come back",
 			said(
-				"m1",
-				"user",
+				"m1", "user",
 				`<hook_context>&lt;belay-record k="abc"&gt;old words&lt;/belay-record k="abc"&gt;</hook_context>`+"\n\nhello",
 			),
 			"own abc\nuser m1 hello",
@@ -202,56 +176,37 @@ func TestForms(t *testing.T) {
 		{
 			"a compaction",
 			said(
-				"m1",
-				"user",
-				"one",
+				"m1", "user", "one",
 			) + "\n" + said(
-				"m2",
-				"gemini",
-				"two",
+				"m2", "gemini", "two",
 			) + "\n" + said(
-				"s",
-				"user",
-				"<state_snapshot>all</state_snapshot>",
+				"s", "user", "<state_snapshot>all</state_snapshot>",
 			) + "\n" +
 				said(
-					"t",
-					"gemini",
-					thanksForSummary,
+					"t", "gemini", thanksForSummary,
 				) + "\n" + said(
-				"n1",
-				"user",
-				"one",
+				"n1", "user", "one",
 			) + "\n" + said(
-				"n2",
-				"gemini",
-				"two",
+				"n2", "gemini", "two",
 			) + "\n" +
 				batch(
 					said("s", "user", "<state_snapshot>all</state_snapshot>"),
-					said("t", "gemini", thanksForSummary),
-					said("n1", "user", "one"),
+					said("t", "gemini", thanksForSummary), said("n1", "user", "one"),
 					said("n2", "gemini", "two"),
 				) + "\n" + said(
-				"m3",
-				"user",
-				"one",
+				"m3", "user", "one",
 			),
 			"user m1 one\nassistant m2 two\ncompaction s <state_snapshot>all</state_snapshot>\nuser m3 one",
 		},
 		{
 			"an old compaction, in a batch alone",
 			said(
-				"m1",
-				"user",
-				"one",
+				"m1", "user", "one",
 			) + "\n" + batch(
 				said("s", "user", "<state_snapshot>all</state_snapshot>"),
 				said("t", "gemini", thanksForSummary),
 			) + "\n" + said(
-				"m2",
-				"user",
-				"two",
+				"m2", "user", "two",
 			),
 			"user m1 one\ncompaction s <state_snapshot>all</state_snapshot>\nuser m2 two",
 		},
@@ -260,8 +215,7 @@ func TestForms(t *testing.T) {
 			said("m1", "user", "one") + "\n" + said("m2", "gemini", "two") + "\n" +
 				batch(
 					said("s", "user", "<scratchpad>hm</scratchpad>\n<state_snapshot>all</state_snapshot>"),
-					said("t", "gemini", thanksForSummary),
-					said("n1", "user", "one"),
+					said("t", "gemini", thanksForSummary), said("n1", "user", "one"),
 					said("n2", "gemini", "two"),
 				) +
 				"\n" + said("m3", "user", "three"),
@@ -270,12 +224,9 @@ func TestForms(t *testing.T) {
 		{
 			"a summary of another form",
 			said(
-				"m1",
-				"user",
-				"one",
+				"m1", "user", "one",
 			) + "\n" + batch(
-				said("s", "user", "All was well."),
-				said("t", "gemini", thanksForSummary),
+				said("s", "user", "All was well."), said("t", "gemini", thanksForSummary),
 				said("n1", "user", "one"),
 			),
 			"user m1 one\ncompaction s All was well.",
@@ -324,9 +275,7 @@ func TestForms(t *testing.T) {
 		{
 			"other types than expected",
 			`{"id":"m1","type":"user","content":7,"toolCalls":"x"}` + "\n" + `{"$set":[]}` + "\n" + `{"$rewindTo":5}` + "\n[]\n" + said(
-				"m3",
-				"user",
-				"three",
+				"m3", "user", "three",
 			),
 			"user m3 three",
 		},
@@ -350,13 +299,9 @@ func TestRewindAfterRestart(t *testing.T) {
 		t,
 		path,
 		said(
-			"m3",
-			"user",
-			"three",
+			"m3", "user", "three",
 		)+"\n"+batch(
-			said("m1", "user", "one"),
-			said("m2", "gemini", "two"),
-			said("m3", "user", "three"),
+			said("m1", "user", "one"), said("m2", "gemini", "two"), said("m3", "user", "three"),
 		)+"\n"+`{"$rewindTo":"m2"}`+"\n",
 	)
 
@@ -384,16 +329,14 @@ func TestN01OldThenNew(t *testing.T) {
 
 func docOf(messages ...string) string {
 	return "{\n  \"sessionId\": \"s\",\n  \"projectHash\": \"h\",\n  \"messages\": [\n" + strings.Join(
-		messages,
-		",\n",
+		messages, ",\n",
 	) + "\n  ],\n  \"summary\": \"x\"\n}"
 }
 
 func TestDocument(t *testing.T) {
 	one, two, three := said("m1", "user", "one"), said("m2", "gemini", "two"), said("m3", "user", "three")
 	richer := strings.TrimSuffix(
-		two,
-		"}",
+		two, "}",
 	) + `,"toolCalls":[{"id":"c","name":"read_file","args":{},"status":"success","resultDisplay":"r"}]}`
 
 	steps := []struct{ name, text, want string }{
@@ -433,11 +376,9 @@ func TestDocument(t *testing.T) {
 func TestFormChanges(t *testing.T) {
 	dir := t.TempDir()
 	old, now := filepath.Join(
-		dir,
-		"session-2026-01-01T00-00-aaaaaaaa.json",
+		dir, "session-2026-01-01T00-00-aaaaaaaa.json",
 	), filepath.Join(
-		dir,
-		"session-2026-01-01T00-00-aaaaaaaa.jsonl",
+		dir, "session-2026-01-01T00-00-aaaaaaaa.jsonl",
 	)
 
 	put(t, old, docOf(said("m1", "user", "one")))
@@ -462,13 +403,9 @@ func TestFirstSightOfALargeFile(t *testing.T) {
 	for i := range 3000 {
 		b.WriteString(
 			said(
-				fmt.Sprintf("u%d", i),
-				"user",
-				fmt.Sprintf("prompt %d", i),
+				fmt.Sprintf("u%d", i), "user", fmt.Sprintf("prompt %d", i),
 			) + "\n" + said(
-				fmt.Sprintf("g%d", i),
-				"gemini",
-				strings.Repeat("answer ", 20),
+				fmt.Sprintf("g%d", i), "gemini", strings.Repeat("answer ", 20),
 			) + "\n",
 		)
 	}
@@ -487,17 +424,14 @@ func TestFirstSightOfALargeFile(t *testing.T) {
 		got.Skipped == 0 ||
 		!got.First {
 		t.Errorf(
-			"got %d prompts, %q first, skipped %d, want the first and the newest 20",
-			len(prompts),
-			prompts[:min(2, len(prompts))],
-			got.Skipped,
+			"got %d prompts, %q first, skipped %d, want the first and the newest 20", len(prompts),
+			prompts[:min(2, len(prompts))], got.Skipped,
 		)
 	}
 
 	// What was passed over is no news when the program writes the conversation anew.
 	more(
-		t,
-		path,
+		t, path,
 		batch(said("u1", "user", "prompt 1"), said("u2999", "user", "prompt 2999"), said("new", "user", "news"))+"\n",
 	)
 
@@ -525,8 +459,7 @@ func TestFirstSightOfALargeDocument(t *testing.T) {
 	var list []string
 	for i := range 6000 {
 		list = append(
-			list,
-			said(fmt.Sprintf("u%d", i), "user", fmt.Sprintf("prompt %d", i)),
+			list, said(fmt.Sprintf("u%d", i), "user", fmt.Sprintf("prompt %d", i)),
 			said(fmt.Sprintf("g%d", i), "gemini", "answer"),
 		)
 	}
@@ -558,9 +491,7 @@ func TestMissingAndForeign(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "session-2026-01-01T00-00-11111111.jsonl")
 	put(t, path, head+said("m1", "user", "one")+"\n")
 	b := readAll(
-		t,
-		openTranscript(agent.Source{Path: path, Session: "11111111-0000-4000-8000-000000000000"}),
-		"",
+		t, openTranscript(agent.Source{Path: path, Session: "11111111-0000-4000-8000-000000000000"}), "",
 		checkpoint.ReadOptions{},
 	)
 
@@ -609,10 +540,7 @@ func FuzzLines(f *testing.F) {
 			}
 
 			if again := readAll(
-				t,
-				open(path),
-				all.Cursor,
-				checkpoint.ReadOptions{},
+				t, open(path), all.Cursor, checkpoint.ReadOptions{},
 			); len(again.Entries) != 0 &&
 				isDocument(path) {
 				t.Errorf("read again: got %s, want nothing", tell(again.Entries))

@@ -159,11 +159,8 @@ func TestNeitherIsTheOther(t *testing.T) {
 		mine := slices.Contains(own, file)
 		if (New(host).Recognise(head) == agent.Mine) != mine || mine && pi.Pi(host).Recognise(head) != agent.NotMine {
 			t.Errorf(
-				"%s: oh-my-pi %v, pi %v, want %v for oh-my-pi alone",
-				file,
-				New(host).Recognise(head),
-				pi.Pi(host).Recognise(head),
-				mine,
+				"%s: oh-my-pi %v, pi %v, want %v for oh-my-pi alone", file, New(host).Recognise(head),
+				pi.Pi(host).Recognise(head), mine,
 			)
 		}
 	}
@@ -181,8 +178,7 @@ func TestNeitherIsTheOther(t *testing.T) {
 	put(t, filepath.Join(home, ".omp", "agent", "sessions", "-proj", stamp+"one.jsonl"), string(text))
 	put(t, filepath.Join(home, ".omp", "agent", "sessions", "-proj", stamp+"one", "Helper.jsonl"), string(text))
 	put(
-		t,
-		filepath.Join(home, ".pi", "agent", "sessions", "--x--", stamp+"two.jsonl"),
+		t, filepath.Join(home, ".pi", "agent", "sessions", "--x--", stamp+"two.jsonl"),
 		`{"type":"session","version":3,"id":"two","cwd":"/x"}`+"\n",
 	)
 

@@ -22,11 +22,7 @@ func BenchmarkRead(b *testing.B) {
 			i,
 			fmt.Sprintf(
 				`{"type":"message","id":"m%d","parentId":"m%d","message":{"role":"user","content":"question %d %s","timestamp":%d}}`,
-				i,
-				i-1,
-				i,
-				pad,
-				i,
+				i, i-1, i, pad, i,
 			),
 			false,
 		)

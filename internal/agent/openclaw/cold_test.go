@@ -58,20 +58,14 @@ func (s *store) freeze(session string, packed []byte, blob bool) (file string) {
 	if blob {
 		storage, content = "sqlite", packed
 	} else if err := errors.Join(
-		os.MkdirAll(filepath.Dir(file), 0o700),
-		os.WriteFile(file, packed, 0o600),
+		os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, packed, 0o600),
 	); err != nil {
 		s.t.Fatal(err)
 	}
 
 	s.exec(
-		"insert into session_transcript_cold_archives values (?, 'one', ?, ?, 1, 1, ?, 1, 5000, ?, ?)",
-		session,
-		name,
-		hex.EncodeToString(sum[:]),
-		len(packed),
-		storage,
-		content,
+		"insert into session_transcript_cold_archives values (?, 'one', ?, ?, 1, 1, ?, 1, 5000, ?, ?)", session,
+		name, hex.EncodeToString(sum[:]), len(packed), storage, content,
 	)
 
 	s.exec("delete from transcript_events where session_id = ?", session)
@@ -119,8 +113,7 @@ func TestColdArchive(t *testing.T) {
 		if found, err := New(
 			host,
 		).Locate(
-			context.Background(),
-			agent.Query{Workspace: "/other"},
+			context.Background(), agent.Query{Workspace: "/other"},
 		); err != nil ||
 			len(found) != 0 {
 			t.Errorf("blob %v: another workspace: got %+v, %v, want none", blob, found, err)
@@ -152,12 +145,8 @@ func TestColdArchiveBroken(t *testing.T) {
 		b, err := r.Read(context.Background(), cursor, checkpoint.ReadOptions{})
 		if !errors.Is(err, c.want) || b.Cursor != cursor || len(b.Entries) != 0 {
 			t.Errorf(
-				"%s: got %d entries, %v at %s, want %v and the cursor as it was",
-				name,
-				len(b.Entries),
-				err,
-				b.Cursor,
-				c.want,
+				"%s: got %d entries, %v at %s, want %v and the cursor as it was", name, len(b.Entries), err,
+				b.Cursor, c.want,
 			)
 		}
 

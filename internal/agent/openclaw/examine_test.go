@@ -39,8 +39,7 @@ func TestExamineFile(t *testing.T) {
 
 		why := strings.Join(x.WhyNot, "; ")
 		if got := strings.Join(
-			changes,
-			", ",
+			changes, ", ",
 		); got != c.changes || x.Resumable != (c.why == "") ||
 			!strings.Contains(why, c.why) {
 			t.Errorf("%s: got changes %q, not taken up because %q, want %q and %q", name, got, why, c.changes, c.why)

@@ -82,10 +82,7 @@ func (s *store) add(session string, seq int, record string, pack bool) {
 	if !pack {
 		s.exec(
 			"insert into transcript_events (session_id, seq, event_json, created_at) values (?, ?, ?, ?)",
-			session,
-			seq,
-			record,
-			1000+seq,
+			session, seq, record, 1000+seq,
 		)
 		return
 	}
@@ -97,11 +94,7 @@ func (s *store) add(session string, seq int, record string, pack bool) {
 
 	s.exec(
 		"insert into transcript_events (session_id, seq, event_zstd, created_at, event_utf8_bytes, navigation_json) values (?, ?, ?, ?, ?, '{}')",
-		session,
-		seq,
-		w.EncodeAll([]byte(record), nil),
-		1000+seq,
-		len(record),
+		session, seq, w.EncodeAll([]byte(record), nil), 1000+seq, len(record),
 	)
 
 	if err := w.Close(); err != nil {
@@ -113,8 +106,7 @@ func (s *store) generation(session, word string) {
 	s.t.Helper()
 	s.exec(
 		"insert into transcript_rewrite_watermarks values (?, ?, 1) on conflict do update set generation = excluded.generation",
-		session,
-		word,
+		session, word,
 	)
 }
 

@@ -237,8 +237,7 @@ func meaning(event string, p hookPayload, e checkpoint.Event) (agent.Incoming, b
 		return sessionEnd(p, e), true
 	case "subagent_spawned", "subagent_ended":
 		e.Kind, e.Child, e.ChildName, e.Key.Child = checkpoint.EventChildStart, bounded(
-			p.Child,
-			maxID,
+			p.Child, maxID,
 		), pi.Name(
 			p.Label,
 		), ""

@@ -119,8 +119,7 @@ func TestDecodeErrors(t *testing.T) {
 		if in, err := New(
 			agent.Host{},
 		).Decode(
-			t.Context(),
-			agent.Hook{Event: c.event, Payload: []byte(c.body)},
+			t.Context(), agent.Hook{Event: c.event, Payload: []byte(c.body)},
 		); !errors.Is(err, c.want) ||
 			len(in.Events) > 0 {
 			t.Errorf("%s %.40s: got %v, %v, want %v", c.event, c.body, in.Events, err, c.want)
@@ -152,19 +151,13 @@ func TestKeys(t *testing.T) {
 
 	own := filepath.Join(home, ".openclaw")
 	if got, want := key(
-		uuid,
-		"agent:main:main",
-		"main",
-		own,
+		uuid, "agent:main:main", "main", own,
 	), (checkpoint.Key{Agent: name, Session: uuid}); got != want {
 		t.Errorf("the owner's session: got %+v, want %+v", got, want)
 	}
 
 	if got, want := key(
-		"lab1",
-		"agent:main:explicit:lab1",
-		"main",
-		own,
+		"lab1", "agent:main:explicit:lab1", "main", own,
 	), (checkpoint.Key{Agent: name, Session: "lab1", Workspace: "/w"}); got != want {
 		t.Errorf("a named session: got %+v, want %+v", got, want)
 	}
@@ -188,9 +181,7 @@ func TestTranscriptOfAnEvent(t *testing.T) {
 	state := t.TempDir()
 	s := newStore(t, filepath.Join(state, "agents", "main", "agent", databaseName), schema23)
 	old := newStore(
-		t,
-		filepath.Join(state, "agents", "old", "agent", databaseName),
-		"create table schema_meta (role text)",
+		t, filepath.Join(state, "agents", "old", "agent", databaseName), "create table schema_meta (role text)",
 	)
 
 	file := filepath.Join(state, "agents", "old", "sessions", uuid+".jsonl")

@@ -17,8 +17,7 @@ func putAll(t *testing.T, settings string, files map[string]string) {
 	for name, text := range files {
 		path := filepath.Join(filepath.Dir(settings), name)
 		if err := errors.Join(
-			os.MkdirAll(filepath.Dir(path), 0o700),
-			os.WriteFile(path, []byte(text), 0o600),
+			os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600),
 		); err != nil {
 			t.Fatal(err)
 		}
@@ -84,9 +83,7 @@ func TestInclude(t *testing.T) {
 			}
 
 			if again, err := a.Install(
-				t.Context(),
-				p,
-				false,
+				t.Context(), p, false,
 			); err != nil || again[0].Action != "keep" ||
 				again[1].Action != "keep" {
 				t.Errorf("second install: got %v, %v, want nothing done", again, err)

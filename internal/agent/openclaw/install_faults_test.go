@@ -115,8 +115,7 @@ func faultAt(t *testing.T, shape string, files map[string]string, what string, k
 	// Closing a file that was only read cannot lose anything; and a plugin that cannot be looked at is written again.
 	harmless := strings.HasPrefix(fault.Op(), "close") && !strings.HasSuffix(fault.Op(), vfs.TempSuffix) ||
 		slices.Contains(
-			pluginNames,
-			strings.TrimPrefix(fault.Op(), "open "),
+			pluginNames, strings.TrimPrefix(fault.Op(), "open "),
 		) || slices.Contains(pluginNames, strings.TrimPrefix(fault.Op(), "read "))
 
 	if fault.Fired() && !harmless && !errors.Is(err, syscall.ENOSPC) {
@@ -133,12 +132,8 @@ func faultAt(t *testing.T, shape string, files map[string]string, what string, k
 			for _, n := range pluginNames {
 				if now[filepath.Join(a.pluginFolder(), n)] == "" {
 					t.Errorf(
-						"%s, %s, operation %d (%s): the settings name a plugin without %s",
-						shape,
-						what,
-						k,
-						fault.Op(),
-						n,
+						"%s, %s, operation %d (%s): the settings name a plugin without %s", shape, what, k,
+						fault.Op(), n,
 					)
 				}
 			}
@@ -151,12 +146,7 @@ func faultAt(t *testing.T, shape string, files map[string]string, what string, k
 
 	if after := agents(t, home); !maps.Equal(after, before) {
 		t.Errorf(
-			"%s, %s, operation %d (%s): after uninstall: got %v, want %v",
-			shape,
-			what,
-			k,
-			fault.Op(),
-			after,
+			"%s, %s, operation %d (%s): after uninstall: got %v, want %v", shape, what, k, fault.Op(), after,
 			before,
 		)
 	}

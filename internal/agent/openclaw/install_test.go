@@ -85,8 +85,7 @@ func TestInstallAndBack(t *testing.T) {
 
 			for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
 				if line = strings.Trim(
-					line,
-					" \t\r},]",
+					line, " \t\r},]",
 				); name != "empty objects" && name != "allow list" &&
 					!strings.Contains(string(now), line) {
 					t.Errorf("line %q is gone:\n%s", line, now)

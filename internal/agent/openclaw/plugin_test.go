@@ -89,8 +89,7 @@ func runPlugin(t *testing.T, state, script string, hook string) string {
 
 	dir := t.TempDir()
 	if _, err := (&Agent{config: filepath.Join(dir, "openclaw.json"), host: agent.Host{FS: vfs.OS{}}}).plugin().Install(
-		agent.Paths{Hook: hook},
-		false,
+		agent.Paths{Hook: hook}, false,
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -209,8 +208,7 @@ console.log(JSON.stringify([first, second, beat]));
 	}
 
 	if i := slices.IndexFunc(
-		list,
-		func(f frame) bool { return f.Event == "agent_end" },
+		list, func(f frame) bool { return f.Event == "agent_end" },
 	); i >= 0 &&
 		strings.Contains(fmt.Sprint(list[i].body), "hm") {
 		t.Errorf("the model's thinking is sent: %v", list[i].body)
@@ -479,8 +477,7 @@ console.log(JSON.stringify({ word: word ?? null, late: waited > 1500 || waited <
 
 	data, err := os.ReadFile(kicks)
 	if n := strings.Count(
-		string(data),
-		"\n",
+		string(data), "\n",
 	); err != nil || n < 1 || n > 4 ||
 		!strings.HasPrefix(string(data), "openclaw wake") {
 		t.Errorf("belay-hook was started %d times in 3 s: %q, %v", n, data, err)

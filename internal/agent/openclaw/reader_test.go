@@ -46,11 +46,7 @@ func digest(b checkpoint.Batch) string {
 	}
 
 	return fmt.Sprintf(
-		"%s turns=%d open=%d bad=%d last=%.8x",
-		strings.Join(parts, " "),
-		turns,
-		len(open),
-		b.Losses.BadLines,
+		"%s turns=%d open=%d bad=%d last=%.8x", strings.Join(parts, " "), turns, len(open), b.Losses.BadLines,
 		sha256.Sum256([]byte(words)),
 	)
 }
@@ -101,8 +97,7 @@ const (
 
 var bigResult = `{"type":"message","id":"a4","parentId":"a3","timestamp":"2026-11-30T15:12:34Z","message":{"role":"toolResult","toolCallId":"c1","toolName":"exec","content":[{"type":"text","text":"` +
 	strings.Repeat(
-		"line of output ",
-		400,
+		"line of output ", 400,
 	) + `"}],"isError":false,"timestamp":4}}`
 
 func TestGrowsAndGoesOn(t *testing.T) {
@@ -220,11 +215,7 @@ func TestFirstSight(t *testing.T) {
 			i,
 			fmt.Sprintf(
 				`{"type":"message","id":"m%d","parentId":%s,"message":{"role":%q,"content":%q,"stopReason":"stop","timestamp":%d}}`,
-				i,
-				prev,
-				role,
-				text,
-				i,
+				i, prev, role, text, i,
 			),
 			false,
 		)
@@ -246,10 +237,7 @@ func TestFirstSight(t *testing.T) {
 		strings.Contains(got, "question 3001 ") {
 		t.Errorf(
 			"first sight: got first %v, %d skipped, %d bytes from %.40q, want the head and the newest part alone",
-			b.First,
-			b.Skipped,
-			len(got),
-			got,
+			b.First, b.Skipped, len(got), got,
 		)
 	}
 
@@ -286,8 +274,7 @@ func TestBranch(t *testing.T) {
 	defer r.Close()
 	b := readOn(t, r, "")
 	s.add(
-		"s1",
-		4,
+		"s1", 4,
 		`{"type":"message","id":"a9","parentId":"a2","timestamp":"2026-11-30T15:13:00Z","message":{"role":"user","content":"another question","timestamp":9}}`,
 		false,
 	)
@@ -446,11 +433,7 @@ func FuzzLine(f *testing.F) {
 		if line.Off != 3*rowSize || line.End != 4*rowSize || line.Num != 4 ||
 			len(line.Data) > 0 && span.Losses.BadLines > 0 {
 			t.Errorf(
-				"got %d to %d, line %d, %d bytes with %d bad",
-				line.Off,
-				line.End,
-				line.Num,
-				len(line.Data),
+				"got %d to %d, line %d, %d bytes with %d bad", line.Off, line.End, line.Num, len(line.Data),
 				span.Losses.BadLines,
 			)
 		}

@@ -127,16 +127,11 @@ func TestLiveWriter(t *testing.T) {
 	}
 
 	if again := readFrom(
-		t,
-		w.source(),
-		second.Cursor,
-		checkpoint.ReadOptions{},
+		t, w.source(), second.Cursor, checkpoint.ReadOptions{},
 	); len(again.Entries) != 0 ||
 		again.Cursor != second.Cursor {
 		t.Errorf(
-			"nothing is new: got %d entries, cursor %s, want none and %s",
-			len(again.Entries),
-			again.Cursor,
+			"nothing is new: got %d entries, cursor %s, want none and %s", len(again.Entries), again.Cursor,
 			second.Cursor,
 		)
 	}
@@ -206,9 +201,7 @@ func (w *writer) put(v map[string]json.RawMessage, columns ...string) {
 
 	w.exec(
 		fmt.Sprintf(
-			"insert into %s (%s) values (?%s)",
-			table,
-			strings.Join(columns, ", "),
+			"insert into %s (%s) values (?%s)", table, strings.Join(columns, ", "),
 			strings.Repeat(", ?", len(columns)-1),
 		),
 		args...)

@@ -91,12 +91,8 @@ func (w *writer) event(session, typ, data string) {
 		n := w.seq[session]
 		w.seq[session]++
 		w.exec(
-			`insert into event values (?, ?, ?, ?, ?)`,
-			fmt.Sprintf("evt_%s_%d", session, n),
-			session,
-			n,
-			typ+".1",
-			data,
+			`insert into event values (?, ?, ?, ?, ?)`, fmt.Sprintf("evt_%s_%d", session, n), session, n,
+			typ+".1", data,
 		)
 	}
 }
@@ -104,20 +100,13 @@ func (w *writer) event(session, typ, data string) {
 func (w *writer) session(id, parent, dir string) {
 	w.t.Helper()
 	info := fmt.Sprintf(
-		`{"id":%q,"parentID":%q,"directory":%q,"model":{"id":"m"},"time":{"created":%d}}`,
-		id,
-		parent,
-		dir,
+		`{"id":%q,"parentID":%q,"directory":%q,"model":{"id":"m"},"time":{"created":%d}}`, id, parent, dir,
 		w.time,
 	)
 
 	w.exec(
-		`insert into session values (?, 'global', nullif(?, ''), 'slug', ?, 'title', ?, ?)`,
-		id,
-		parent,
-		dir,
-		w.time,
-		w.time,
+		`insert into session values (?, 'global', nullif(?, ''), 'slug', ?, 'title', ?, ?)`, id, parent, dir,
+		w.time, w.time,
 	)
 
 	w.event(id, "session.created", fmt.Sprintf(`{"sessionID":%q,"info":%s}`, id, info))
@@ -133,10 +122,7 @@ func (w *writer) message(session, id, role, rest string) {
 
 	w.exec(
 		`insert into message values (?1, ?2, ?3, ?3, ?4) on conflict (id) do update set data = ?4, time_updated = ?3`,
-		id,
-		session,
-		w.time,
-		data,
+		id, session, w.time, data,
 	)
 
 	w.event(session, "message.updated", fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,%s}`, session, id, data[1:]))
@@ -151,10 +137,7 @@ func (w *writer) done(session, id, prompt, finish string) {
 		"assistant",
 		fmt.Sprintf(
 			`,"parentID":%q,"modelID":"m","mode":"build","finish":%q,"time":{"created":%d,"completed":%d}`,
-			prompt,
-			finish,
-			w.time,
-			w.time,
+			prompt, finish, w.time, w.time,
 		),
 	)
 }
@@ -163,22 +146,14 @@ func (w *writer) part(session, message, id, data string) {
 	w.t.Helper()
 	w.exec(
 		`insert into part values (?1, ?2, ?3, ?4, ?4, ?5) on conflict (id) do update set data = ?5, time_updated = ?4`,
-		id,
-		message,
-		session,
-		w.time,
-		data,
+		id, message, session, w.time, data,
 	)
 
 	w.event(
 		session,
 		"message.part.updated",
 		fmt.Sprintf(
-			`{"sessionID":%q,"part":{"id":%q,"messageID":%q,%s,"time":%d}`,
-			session,
-			id,
-			message,
-			data[1:],
+			`{"sessionID":%q,"part":{"id":%q,"messageID":%q,%s,"time":%d}`, session, id, message, data[1:],
 			w.time,
 		),
 	)
@@ -193,9 +168,7 @@ func (w *writer) text(session, message, id, text string) {
 func (w *writer) tool(session, message, id, tool, status, rest string) {
 	w.t.Helper()
 	w.part(
-		session,
-		message,
-		id,
+		session, message, id,
 		fmt.Sprintf(`{"type":"tool","callID":"call_1","tool":%q,"state":{"status":%q%s}}`, tool, status, rest),
 	)
 }
@@ -226,11 +199,7 @@ func (w *writer) turn(session string, n int) {
 	w.tool(session, a, fmt.Sprintf("prt_%04db", n), "bash", "pending", `,"input":{}`)
 	w.tool(session, a, fmt.Sprintf("prt_%04db", n), "bash", "running", `,"input":{"command":"ls"}`)
 	w.tool(
-		session,
-		a,
-		fmt.Sprintf("prt_%04db", n),
-		"bash",
-		"completed",
+		session, a, fmt.Sprintf("prt_%04db", n), "bash", "completed",
 		`,"input":{"command":"ls"},"output":"a.txt\n","metadata":{"exit":0}`,
 	)
 
@@ -337,12 +306,8 @@ func digest(b checkpoint.Batch) string {
 	}
 
 	return fmt.Sprintf(
-		"records=%d %s open=%d bad=%d last=%.8x",
-		len(order),
-		strings.Join(parts, " "),
-		len(open),
-		b.Losses.BadLines,
-		sha256.Sum256([]byte(text)),
+		"records=%d %s open=%d bad=%d last=%.8x", len(order), strings.Join(parts, " "), len(open),
+		b.Losses.BadLines, sha256.Sum256([]byte(text)),
 	)
 }
 

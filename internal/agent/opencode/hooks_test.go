@@ -70,8 +70,7 @@ func TestDecode(t *testing.T) {
 		in, err := New(
 			agent.Host{},
 		).Decode(
-			t.Context(),
-			agent.Hook{Event: c.event, Payload: []byte(c.payload), Cwd: "/elsewhere"},
+			t.Context(), agent.Hook{Event: c.event, Payload: []byte(c.payload), Cwd: "/elsewhere"},
 		)
 
 		if err != nil {
@@ -102,11 +101,9 @@ func TestDecode(t *testing.T) {
 		if _, err := New(
 			agent.Host{},
 		).Decode(
-			t.Context(),
-			agent.Hook{Event: eventIdle, Payload: []byte(payload)},
+			t.Context(), agent.Hook{Event: eventIdle, Payload: []byte(payload)},
 		); !errors.Is(
-			err,
-			want,
+			err, want,
 		) {
 			t.Errorf("%q: got %v, want %v", payload, err, want)
 		}
@@ -131,8 +128,7 @@ func TestBothWitnesses(t *testing.T) {
 		in, err := New(
 			agent.Host{},
 		).Decode(
-			t.Context(),
-			agent.Hook{Event: h.event, Payload: []byte("{" + who + h.rest + "}")},
+			t.Context(), agent.Hook{Event: h.event, Payload: []byte("{" + who + h.rest + "}")},
 		)
 
 		if err != nil {
@@ -163,17 +159,12 @@ func TestBothWitnesses(t *testing.T) {
 		}
 
 		if got := strings.Join(
-			said,
-			"; ",
+			said, "; ",
 		); s.Rounds != 1 || got != "user prompt 1; assistant answer 1" || len(s.Calls) > 1 ||
 			s.Chain {
 			t.Errorf(
-				"%s: got %d rounds, %q, %d calls, chain %v, want one round with its words and its call",
-				name,
-				s.Rounds,
-				got,
-				len(s.Calls),
-				s.Chain,
+				"%s: got %d rounds, %q, %d calls, chain %v, want one round with its words and its call", name,
+				s.Rounds, got, len(s.Calls), s.Chain,
 			)
 		}
 	}

@@ -27,9 +27,7 @@ func box(t *testing.T, folders ...string) *Agent {
 	}
 
 	if err := os.WriteFile(
-		filepath.Join(a.config, "opencode.jsonc"),
-		[]byte("{ // mine\n \"plugin\": [], }\n"),
-		0o644,
+		filepath.Join(a.config, "opencode.jsonc"), []byte("{ // mine\n \"plugin\": [], }\n"), 0o644,
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -104,8 +102,7 @@ func TestInstallAndBack(t *testing.T) {
 		}
 
 		if found := a.Check(
-			t.Context(),
-			paths,
+			t.Context(), paths,
 		); len(found) != 2 ||
 			!strings.Contains(found[1], "starts another belay-hook") {
 			t.Errorf("%v: check: got %q, want that another program is started", c.folders, found)
@@ -147,12 +144,9 @@ func TestInstallLeavesOthersAlone(t *testing.T) {
 	if _, err := box(
 		t,
 	).Install(
-		t.Context(),
-		agent.Paths{Hook: "belay-hook"},
-		false,
+		t.Context(), agent.Paths{Hook: "belay-hook"}, false,
 	); !errors.Is(
-		err,
-		agent.ErrBadHook,
+		err, agent.ErrBadHook,
 	) {
 		t.Errorf("a relative program: got %v, want %v", err, agent.ErrBadHook)
 	}

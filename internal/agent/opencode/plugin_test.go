@@ -202,8 +202,7 @@ func serve(l net.Listener) (list []string) {
 
 		var q wire.Request
 		if err := json.Unmarshal(
-			line,
-			&q,
+			line, &q,
 		); err != nil || q.Op != "hook" || q.Agent != name || q.ID == "" ||
 			q.PID == 0 {
 			return append(list, fmt.Sprintf("bad request %s: %v", line, err))
@@ -217,8 +216,7 @@ func serve(l net.Listener) (list []string) {
 		in, err := New(
 			agent.Host{},
 		).Decode(
-			context.Background(),
-			agent.Hook{Event: q.Event, Payload: payload, Cwd: q.Workspace},
+			context.Background(), agent.Hook{Event: q.Event, Payload: payload, Cwd: q.Workspace},
 		)
 
 		var said []string

@@ -252,8 +252,7 @@ func TestN05ProjectChanged(t *testing.T) {
 	}
 
 	if found, err := a.Locate(
-		context.Background(),
-		agent.Query{Workspace: "/elsewhere"},
+		context.Background(), agent.Query{Workspace: "/elsewhere"},
 	); err != nil ||
 		len(found) != 0 {
 		t.Errorf("another folder: got %v, %v, want none", found, err)

@@ -326,8 +326,7 @@ func TestExtensionSettles(t *testing.T) {
 	d.event("turn_end", `{"messageEntryId":"e1"}`, "")
 	d.event(
 		"agent_end",
-		`{"messages":[{"role":"assistant","stopReason":"error","errorMessage":"busy","content":[]}]}`,
-		"",
+		`{"messages":[{"role":"assistant","stopReason":"error","errorMessage":"busy","content":[]}]}`, "",
 	)
 
 	d.event(
@@ -430,11 +429,8 @@ func TestExtensionHolds(t *testing.T) {
 		!strings.Contains(f.bodies[1], `"c43"`) ||
 		!strings.Contains(f.bodies[256], `"c298"`) {
 		t.Errorf(
-			"got %s %s, then %s, and at last %s, want 44 dropped and the newest 256",
-			got[0].Event,
-			f.bodies[0],
-			f.bodies[1],
-			f.bodies[256],
+			"got %s %s, then %s, and at last %s, want 44 dropped and the newest 256", got[0].Event, f.bodies[0],
+			f.bodies[1], f.bodies[256],
 		)
 	}
 

@@ -34,8 +34,7 @@ func TestFirstSight(t *testing.T) {
 	)
 
 	reset := slices.Concat(
-		long,
-		[]string{`{"type":"reset","id":"k","parentId":"id00199"}`, said("after", "k", "user", "after")},
+		long, []string{`{"type":"reset","id":"k","parentId":"id00199"}`, said("after", "k", "user", "after")},
 	)
 
 	fat := slices.Clone(long)
@@ -44,9 +43,7 @@ func TestFirstSight(t *testing.T) {
 			fat,
 			fmt.Sprintf(
 				`{"type":"message","id":"r%d","message":{"role":"toolResult","toolCallId":"c%d","content":%q}}`,
-				i,
-				i,
-				strings.Repeat("x", 100<<10),
+				i, i, strings.Repeat("x", 100<<10),
 			),
 		)
 	}
@@ -72,13 +69,8 @@ func TestFirstSight(t *testing.T) {
 			got := standing(b.Entries, checkpoint.EntryUser, checkpoint.EntryAssistant, checkpoint.EntryCompaction)
 			if len(got) != c.count || !b.First || (b.Skipped > 0) != c.skipped {
 				t.Fatalf(
-					"%d texts, first %v, %d bytes skipped; want %d, true, skipped %v: %q",
-					len(got),
-					b.First,
-					b.Skipped,
-					c.count,
-					c.skipped,
-					got,
+					"%d texts, first %v, %d bytes skipped; want %d, true, skipped %v: %q", len(got), b.First,
+					b.Skipped, c.count, c.skipped, got,
 				)
 			}
 
@@ -194,16 +186,14 @@ func large(tb testing.TB, size int64) string {
 		case 0:
 			message = fmt.Sprintf(
 				`{"role":"user","content":[{"type":"text","text":%q}],"timestamp":%d}`,
-				strings.Repeat("please look at this ", 5),
-				stamp,
+				strings.Repeat("please look at this ", 5), stamp,
 			)
 
 		case 1, 3:
 			message = fmt.Sprintf(
 				`{"role":"assistant","content":[{"type":"thinking","thinking":%q},{"type":"text","text":%q},{"type":"toolCall","id":"call_%d","name":"bash","arguments":{"command":%q}}],"usage":{"input":1200,"output":40,"cost":{"input":0.001}},"stopReason":"toolUse","timestamp":%d}`,
 				strings.Repeat(
-					"想 ",
-					200,
+					"想 ", 200,
 				),
 				strings.Repeat("words \"and\" more\n", 10),
 				i,
@@ -214,25 +204,20 @@ func large(tb testing.TB, size int64) string {
 		case 2, 4:
 			message = fmt.Sprintf(
 				`{"role":"toolResult","toolCallId":"call_%d","toolName":"bash","content":[{"type":"text","text":%q}],"isError":false,"timestamp":%d}`,
-				i-1,
-				strings.Repeat("\tline of output: \"value\"\n", 60),
-				stamp,
+				i-1, strings.Repeat("\tline of output: \"value\"\n", 60), stamp,
 			)
 
 		case 5:
 			message = fmt.Sprintf(
 				`{"role":"assistant","content":[{"type":"text","text":%q}],"stopReason":"stop","timestamp":%d}`,
-				strings.Repeat("结果如下。 ", 60),
-				stamp,
+				strings.Repeat("结果如下。 ", 60), stamp,
 			)
 		}
 
 		fmt.Fprintf(
 			&b,
 			`{"type":"message","id":"%s","parentId":%s,"timestamp":"2026-01-05T10:00:07.000Z","message":%s}`+"\n",
-			id,
-			parent,
-			message,
+			id, parent, message,
 		)
 
 		parent = `"` + id + `"`

@@ -82,8 +82,7 @@ func digest(b checkpoint.Batch) string {
 	return fmt.Sprintf(
 		"%s turns=%d calls=%d open=%d bad=%d torn=%d rescued=%d repeats=%d replaced=%d last=%.8x",
 		strings.Join(
-			parts,
-			" ",
+			parts, " ",
 		),
 		turns,
 		calls,
@@ -174,10 +173,7 @@ func TestCutsAndResumes(t *testing.T) {
 			got := append(part.Entries, rest.Entries...)
 			if !slices.Equal(got, want) {
 				t.Fatalf(
-					"%s cut at %d: got\n%s\nwant\n%s",
-					file,
-					n,
-					strings.Join(readable(got), "\n"),
+					"%s cut at %d: got\n%s\nwant\n%s", file, n, strings.Join(readable(got), "\n"),
 					strings.Join(readable(want), "\n"),
 				)
 			}
@@ -230,12 +226,8 @@ func TestReadingChangesNothing(t *testing.T) {
 	if !bytes.Equal(now, data) || !before.ModTime().Equal(after.ModTime()) || before.Mode() != after.Mode() ||
 		len(names) != 1 {
 		t.Errorf(
-			"reading changed the file: mode %v to %v, time %v to %v, %d names",
-			before.Mode(),
-			after.Mode(),
-			before.ModTime(),
-			after.ModTime(),
-			len(names),
+			"reading changed the file: mode %v to %v, time %v to %v, %d names", before.Mode(), after.Mode(),
+			before.ModTime(), after.ModTime(), len(names),
 		)
 	}
 }

@@ -125,12 +125,7 @@ func said(id, parent, role, text string) string {
 
 	return fmt.Sprintf(
 		`{"type":"message","id":%q,"parentId":%s,"timestamp":"2026-01-05T10:00:07.000Z","message":{"role":%q,"content":[{"type":"text","text":%q}],"timestamp":%d%s}}`,
-		id,
-		up,
-		role,
-		text,
-		1767607200000+n%1000000,
-		stop,
+		id, up, role, text, 1767607200000+n%1000000, stop,
 	)
 }
 

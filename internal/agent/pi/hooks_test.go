@@ -125,11 +125,7 @@ func TestEventsThatMeanNothing(t *testing.T) {
 		in, err := Pi(agent.Host{}).Decode(t.Context(), agent.Hook{Event: tt.event, Payload: []byte(tt.payload)})
 		if !errors.Is(err, tt.want) || len(in.Events) != 0 {
 			t.Errorf(
-				"%s %q: got %d events and %v, want none and %v",
-				tt.event,
-				tt.payload,
-				len(in.Events),
-				err,
+				"%s %q: got %d events and %v, want none and %v", tt.event, tt.payload, len(in.Events), err,
 				tt.want,
 			)
 		}
@@ -274,12 +270,7 @@ func TestCapturedEvents(t *testing.T) {
 		n := 0
 		elements([]byte(strings.TrimSpace(string(data))), func(one []byte) {
 			payload := strings.NewReplacer(
-				`"_sessionId"`,
-				`"session_id"`,
-				`"_sessionFile"`,
-				`"session_file"`,
-				`"_cwd"`,
-				`"cwd"`,
+				`"_sessionId"`, `"session_id"`, `"_sessionFile"`, `"session_file"`, `"_cwd"`, `"cwd"`,
 			).Replace(
 				string(memberRaw(one, "event")),
 			)

@@ -244,8 +244,7 @@ func TestCheckTellsOfPrograms(t *testing.T) {
 
 	p.Hook = "/nowhere/belay-hook"
 	if got := strings.Join(
-		a.Check(t.Context(), p),
-		"\n",
+		a.Check(t.Context(), p), "\n",
 	); !strings.Contains(got, "no program that can be started") ||
 		!strings.Contains(got, "starts another belay-hook") {
 		t.Errorf("got %q, want both findings", got)

@@ -42,8 +42,7 @@ func TestF07OnlyLiveNames(t *testing.T) {
 	found, err := OpenClaw(
 		agenttest.Host("", "OPENCLAW_STATE_DIR="+state),
 	).Locate(
-		context.Background(),
-		agent.Query{Most: 100},
+		context.Background(), agent.Query{Most: 100},
 	)
 
 	if err != nil {
@@ -109,10 +108,8 @@ func TestLocate(t *testing.T) {
 	place("chosen", "2026-01-05T10-03-00-000Z_chosen.jsonl", "chosen", "/chosen")
 	put(t, filepath.Join(home, ".pi/agent/settings.json"), `{"sessionDir":"~/chosen"}`)
 	place(
-		".openclaw/agents/main/sessions",
-		"7f0c2d3e-1111-4222-8333-444455556666.jsonl",
-		"7f0c2d3e-1111-4222-8333-444455556666",
-		work,
+		".openclaw/agents/main/sessions", "7f0c2d3e-1111-4222-8333-444455556666.jsonl",
+		"7f0c2d3e-1111-4222-8333-444455556666", work,
 	)
 
 	place(".openclaw-test/agents/a/sessions", "named-by-the-index.jsonl", "named", work)
@@ -121,8 +118,7 @@ func TestLocate(t *testing.T) {
 		filepath.Join(home, ".openclaw-test/agents/a/sessions/sessions.json"),
 		`{"agent:a:main":{"sessionId":"named","sessionFile":"`+
 			filepath.Join(
-				home,
-				".openclaw-test/agents/a/sessions/named-by-the-index.jsonl",
+				home, ".openclaw-test/agents/a/sessions/named-by-the-index.jsonl",
 			)+`"},"x":{"sessionId":"later","sessionFile":"sqlite:a:later:x"},"y":7}`,
 	)
 
@@ -180,11 +176,9 @@ func TestAgentWords(t *testing.T) {
 	if _, err := OpenClaw(
 		agent.Host{},
 	).Decode(
-		t.Context(),
-		agent.Hook{Payload: []byte("{}")},
+		t.Context(), agent.Hook{Payload: []byte("{}")},
 	); !errors.Is(
-		err,
-		agent.ErrNotOurs,
+		err, agent.ErrNotOurs,
 	) {
 		t.Errorf("OpenClaw: Decode gives %v, want ErrNotOurs", err)
 	}

@@ -95,10 +95,8 @@ func TestT01TornTail(t *testing.T) {
 	for _, final := range []bool{false, true} {
 		if b := whole(t, path, final); len(standing(b.Entries, talk...)) != 4 || b.Losses.Torn != 40 {
 			t.Errorf(
-				"final %v: got %d records and %d torn bytes, want 4 and 40",
-				final,
-				len(standing(b.Entries, talk...)),
-				b.Losses.Torn,
+				"final %v: got %d records and %d torn bytes, want 4 and 40", final,
+				len(standing(b.Entries, talk...)), b.Losses.Torn,
 			)
 		}
 	}
@@ -179,8 +177,7 @@ func TestF12Shrunk(t *testing.T) {
 		`meta "/proj/demo" "11111111-1111-4111-8111-111111111111"`,
 		`user "only the new turn is left"`,
 	}; !slices.Equal(
-		got,
-		want,
+		got, want,
 	) {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -237,10 +234,7 @@ func TestL03LoneSurrogate(t *testing.T) {
 	b := whole(
 		t,
 		write(
-			t,
-			headLine,
-			line("a", `half \ud83c here`),
-			line("b", "broken \xff\xfe bytes"),
+			t, headLine, line("a", `half \ud83c here`), line("b", "broken \xff\xfe bytes"),
 			line("c", `pair \ud83e\udd9e`),
 		),
 		false,
@@ -255,8 +249,7 @@ func TestL03LoneSurrogate(t *testing.T) {
 
 func TestL09ControlCharacters(t *testing.T) {
 	b := whole(t, write(
-		t,
-		headLine,
+		t, headLine,
 		`{"type":"message","id":"a","message":{"role":"user","content":"nul \u0000 esc \u001b[31m tab \t end\r\nline"}}`,
 		`{"type":"message","id":"b","message":{"role":"assistant","content":[{"type":"toolCall","id":"c\u0000all","name":"ex\u0007ec","arguments":{"command":"printf \u0000\b\\\\u0000","x":"\ud83c"}}]}}`,
 		`{"type":"message","id":"c","message":{"role":"toolResult","toolCallId":"c\u0000all","content":[{"type":"text","text":"out\u0000put"}]}}`,
@@ -276,8 +269,7 @@ func TestL09ControlCharacters(t *testing.T) {
 
 func TestM07OneHugeResult(t *testing.T) {
 	huge := `{"type":"message","id":"h","parentId":"id00001","message":{"role":"toolResult","toolCallId":"x","content":[{"type":"text","text":"` + strings.Repeat(
-		"界",
-		2<<20,
+		"界", 2<<20,
 	) + `"}]}}`
 
 	lines := chat(0, 2)
@@ -285,8 +277,7 @@ func TestM07OneHugeResult(t *testing.T) {
 	for _, full := range []bool{true, false} {
 		b := once(t, path, "", checkpoint.ReadOptions{Whole: full})
 		if got := standing(
-			b.Entries,
-			checkpoint.EntryUser,
+			b.Entries, checkpoint.EntryUser,
 		); !slices.Contains(got, "words 00000") ||
 			!slices.Contains(got, "remember this") {
 			t.Errorf("whole %v: got %q, want both prompts", full, got)

@@ -57,10 +57,7 @@ func TestBranches(t *testing.T) {
 // A reader of a later run finds the branch too.
 func TestRewindAfterResume(t *testing.T) {
 	path := write(
-		t,
-		headLine,
-		said("a", "", "user", "one"),
-		said("b", "a", "assistant", "two"),
+		t, headLine, said("a", "", "user", "one"), said("b", "a", "assistant", "two"),
 		said("c", "b", "user", "three"),
 	)
 
@@ -74,8 +71,7 @@ func TestRewindAfterResume(t *testing.T) {
 		"two",
 		"other three",
 	}; !slices.Equal(
-		got,
-		want,
+		got, want,
 	) {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -86,9 +82,7 @@ func TestRewriteCopiesCountOnce(t *testing.T) {
 	result := func(id, parent, text string) string {
 		return fmt.Sprintf(
 			`{"type":"message","id":%q,"parentId":%q,"message":{"role":"toolResult","toolCallId":"call_1","toolName":"exec","content":[{"type":"text","text":%q}],"timestamp":1767607300000}}`,
-			id,
-			parent,
-			text,
+			id, parent, text,
 		)
 	}
 
@@ -96,12 +90,8 @@ func TestRewriteCopiesCountOnce(t *testing.T) {
 		return strings.Replace(said(of, parent, role, text), fmt.Sprintf("%q", of), fmt.Sprintf("%q", id), 1)
 	}
 	path := write(
-		t,
-		headLine,
-		said("a", "", "user", "start"),
-		result("b", "a", "a long output"),
-		said("c", "b", "assistant", "done"),
-		said("d", "c", "user", "more"),
+		t, headLine, said("a", "", "user", "start"), result("b", "a", "a long output"),
+		said("c", "b", "assistant", "done"), said("d", "c", "user", "more"),
 	)
 
 	tr := open(t, path)
@@ -151,10 +141,7 @@ func TestSameWordsAtOneMomentAreTwoMessages(t *testing.T) {
 	b := whole(
 		t,
 		write(
-			t,
-			headLine,
-			said("a", "", "user", "yes"),
-			said("x", "a", "assistant", "ok"),
+			t, headLine, said("a", "", "user", "yes"), said("x", "a", "assistant", "ok"),
 			strings.Replace(twin, `"parentId":"a"`, `"parentId":"x"`, 1),
 		),
 		false,

@@ -87,9 +87,7 @@ func TestWhatRecordsMean(t *testing.T) {
 			b := whole(t, write(t, append([]string{headLine}, c.lines...)...), false)
 			if got := show(b.Entries[1:]); !slices.Equal(got, c.want) || b.Losses.BadLines != 0 {
 				t.Errorf(
-					"got %d bad lines and\n%s\nwant\n%s",
-					b.Losses.BadLines,
-					strings.Join(got, "\n"),
+					"got %d bad lines and\n%s\nwant\n%s", b.Losses.BadLines, strings.Join(got, "\n"),
 					strings.Join(c.want, "\n"),
 				)
 			}

@@ -36,10 +36,7 @@ func TestNotices(t *testing.T) {
 	} {
 		now = now.Add(c.after)
 		if got := n.Line(
-			c.start,
-			c.state,
-			c.dropped,
-			now,
+			c.start, c.state, c.dropped, now,
 		); c.want == "" && got != "" ||
 			!strings.Contains(got, c.want) {
 			t.Errorf("step %d: %q, want %q in it", i, got, c.want)

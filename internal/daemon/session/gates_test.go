@@ -100,8 +100,7 @@ func TestBothKindsAreOneFull(t *testing.T) {
 		}
 
 		both, _ := Ask(
-			t.Context(),
-			b.Session,
+			t.Context(), b.Session,
 			func(st *checkpoint.State) bool { return st.LastFull != nil && st.LastSparse != nil },
 		)
 

@@ -20,11 +20,7 @@ func TestRecentIDsForgetTheOldest(t *testing.T) {
 
 	if r.has("") || len(r.hashes) != maxRecent || r.seq != maxRecent+9 {
 		t.Errorf(
-			"knows no id: %t; %d ids up to %d, want %d up to %d",
-			r.has(""),
-			len(r.hashes),
-			r.seq,
-			maxRecent,
+			"knows no id: %t; %d ids up to %d, want %d up to %d", r.has(""), len(r.hashes), r.seq, maxRecent,
 			maxRecent+9,
 		)
 	}

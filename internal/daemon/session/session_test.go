@@ -181,8 +181,7 @@ func TestAskingEndsWithTheContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, ok := b.Apply(
-			ctx,
-			checkpoint.Event{Kind: checkpoint.EventStop},
+			ctx, checkpoint.Event{Kind: checkpoint.EventStop},
 		); ok ||
 			time.Since(b.began) != time.Second {
 			t.Errorf("answered: %t after %s; want no answer after 1s", ok, time.Since(b.began))

@@ -16,8 +16,7 @@ func (s *Session) Status(ctx context.Context) (query.SessionStatus, bool) {
 		st.AtRisk.Bytes = s.file.behind
 		if st.Transcript != nil {
 			st.Transcript.Generations, st.Transcript.MirrorError = s.file.gens, cmp.Or(
-				s.file.mirrorErr,
-				s.Mirrors.NoKey,
+				s.file.mirrorErr, s.Mirrors.NoKey,
 			)
 		}
 

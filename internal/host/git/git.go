@@ -26,26 +26,12 @@ func Status(ctx context.Context, folder string) *checkpoint.WorkTree {
 	ctx, cancel := context.WithTimeout(ctx, timeLimit)
 	defer cancel()
 	cmd := exec.CommandContext(
-		ctx,
-		"git",
-		"--no-optional-locks",
-		"-c",
-		"core.fsmonitor=false",
-		"-c",
-		"core.untrackedCache=false",
-		"-C",
-		folder,
-		"status",
-		"--porcelain=v2",
-		"--branch",
-		"-z",
+		ctx, "git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false",
+		"-C", folder, "status", "--porcelain=v2", "--branch", "-z",
 	)
 
 	cmd.Env = append(
-		environment(os.Environ()),
-		"BELAY_INTERNAL=1",
-		"GIT_OPTIONAL_LOCKS=0",
-		"LC_ALL=C",
+		environment(os.Environ()), "BELAY_INTERNAL=1", "GIT_OPTIONAL_LOCKS=0", "LC_ALL=C",
 		"GIT_TERMINAL_PROMPT=0",
 	)
 

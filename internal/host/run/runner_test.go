@@ -30,14 +30,8 @@ func TestEnd(t *testing.T) {
 	} {
 		if c.end.ExitCode() != c.code || c.end.String() != c.text || c.end.Clean() != c.clean {
 			t.Errorf(
-				"%+v: got %d, %q, clean %v, want %d, %q, %v",
-				c.end,
-				c.end.ExitCode(),
-				c.end,
-				c.end.Clean(),
-				c.code,
-				c.text,
-				c.clean,
+				"%+v: got %d, %q, clean %v, want %d, %q, %v", c.end, c.end.ExitCode(), c.end, c.end.Clean(),
+				c.code, c.text, c.clean,
 			)
 		}
 	}

@@ -172,8 +172,7 @@ func isSelf(p checkpoint.Proc) bool {
 
 func (w Witness) find(ctx context.Context, key checkpoint.Key) ([]*checkpoint.State, error) {
 	found, _, err := w.Folder.Dir.Find(
-		ctx,
-		state.Name{Agent: key.Agent, Session: key.Session, Workspace: key.Workspace},
+		ctx, state.Name{Agent: key.Agent, Session: key.Session, Workspace: key.Workspace},
 	)
 
 	var same []*checkpoint.State

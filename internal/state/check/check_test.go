@@ -61,19 +61,14 @@ func newFolder(t *testing.T) *folder {
 	_, err = m.Sync(t.Context(), source)
 	f.must(errors.Join(err, m.Flush(), m.Close()))
 	_, err = spool.Write(
-		f.FS,
-		f.Spool(),
-		spool.DefaultLimits(),
-		[]byte(`{"v":1,"op":"hook","id":"e1"}`),
-		[]byte("payload"),
+		f.FS, f.Spool(), spool.DefaultLimits(), []byte(`{"v":1,"op":"hook","id":"e1"}`), []byte("payload"),
 		time.Now(),
 	)
 
 	f.must(errors.Join(err, f.SaveActive([]checkpoint.Key{key})))
 	f.must(
 		vfs.Replace(
-			f.FS,
-			f.Breaker(),
+			f.FS, f.Breaker(),
 			[]byte(`{"v":1,"open":false,"since":"2026-01-01T00:00:00Z","trips":0,"pause_s":30}`),
 		),
 	)

@@ -51,10 +51,8 @@ func (c *check) journal(ctx context.Context, say func(Finding)) {
 
 	if rep.Dropped > 0 {
 		bad(
-			true,
-			"nothing: belay status told it then",
-			"%d records had no room in memory while the disk failed",
-			rep.Dropped,
+			true, "nothing: belay status told it then",
+			"%d records had no room in memory while the disk failed", rep.Dropped,
 		)
 	}
 
@@ -75,10 +73,7 @@ func (c *check) journal(ctx context.Context, say func(Finding)) {
 			Rule: Numbers,
 			Path: "journal",
 			Said: fmt.Sprintf(
-				"it ends at %d, and %d saved states go up to %d: its end is lost",
-				rep.High,
-				ahead,
-				highest,
+				"it ends at %d, and %d saved states go up to %d: its end is lost", rep.High, ahead, highest,
 			),
 			Do: "nothing: the daemon goes on above it, and the states keep what they hold",
 		})

@@ -163,8 +163,7 @@ func (c *check) entry(rel string, e fs.DirEntry, say func(Finding)) {
 			Path: rel,
 			Note: true,
 			Said: fmt.Sprintf(
-				"a damaged file that was set aside on %s",
-				info.ModTime().UTC().Format("2006-01-02 15:04"),
+				"a damaged file that was set aside on %s", info.ModTime().UTC().Format("2006-01-02 15:04"),
 			),
 			Do: "look at it if you miss something, then remove it",
 		})

@@ -128,8 +128,7 @@ func (x Index) open(ctx context.Context) (_ *database, err error) {
 func (db *database) begin(ctx context.Context, name string) (err error) {
 	name += fmt.Sprintf(
 		"_pragma=busy_timeout(%d)&_pragma=journal_size_limit(%d)&_pragma=cell_size_check(on)&_txlock=immediate",
-		busy.Milliseconds(),
-		1<<20,
+		busy.Milliseconds(), 1<<20,
 	)
 
 	if db.DB, err = sql.Open("sqlite", name); err != nil {
@@ -365,12 +364,7 @@ func put(ctx context.Context, tx *sql.Tx, name string, f state.File, s *checkpoi
 	_, err = tx.ExecContext(
 		ctx,
 		"insert or replace into talk (rowid, title, task, said, decided, answered) values (?, ?, ?, ?, ?, ?)",
-		id,
-		t.title,
-		t.task,
-		t.said,
-		t.decided,
-		t.answered,
+		id, t.title, t.task, t.said, t.decided, t.answered,
 	)
 
 	return err

@@ -37,9 +37,7 @@ func TestG02FullDiskUnderTheIndex(t *testing.T) {
 		f.save(
 			t,
 			talked(
-				key("a", i),
-				fmt.Sprint("/w/", i%3),
-				fmt.Sprint("wish ", i),
+				key("a", i), fmt.Sprint("/w/", i%3), fmt.Sprint("wish ", i),
 				strings.Repeat(fmt.Sprint("more of ", i, " "), 200),
 			),
 		)

@@ -259,8 +259,7 @@ func TestAnotherAtWork(t *testing.T) {
 			if hits, err := Of(
 				f.Dir,
 			).Search(
-				t.Context(),
-				Query{Words: []string{"another"}},
+				t.Context(), Query{Words: []string{"another"}},
 			); err != nil ||
 				len(hits) != 1 {
 				t.Errorf("one of many: %d hits, %v; want 1", len(hits), err)

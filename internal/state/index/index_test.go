@@ -137,8 +137,7 @@ func (f folder) same(t testing.TB, when string) {
 	}
 
 	if diff := differ(
-		query.Listed(want, state.Name{}, 3, true, now),
-		query.Listed(got, state.Name{}, 3, true, now),
+		query.Listed(want, state.Name{}, 3, true, now), query.Listed(got, state.Name{}, 3, true, now),
 	); diff != "" {
 		t.Fatalf("%s: with children: %s", when, diff)
 	}
@@ -301,9 +300,7 @@ func happens(t *testing.T, r *rand.Rand, j *journal.Journal, s *checkpoint.State
 		At:        noon.Add(time.Duration(r.IntN(5)) * time.Minute),
 		Workspace: fmt.Sprint("/w/", r.IntN(3)),
 		Text: fmt.Sprint(
-			"wish ",
-			strings.Repeat("again ", r.IntN(4)),
-			r.IntN(1000),
+			"wish ", strings.Repeat("again ", r.IntN(4)), r.IntN(1000),
 		),
 		Transcript: "/t.jsonl",
 		Decision:   r.IntN(2) == 0,
@@ -347,9 +344,7 @@ func (f folder) checkpoint(t *testing.T, s *checkpoint.State) {
 
 	s.LastNumber++
 	c := checkpoint.New(
-		s.Clone(),
-		s.LastNumber,
-		checkpoint.Decision{Level: checkpoint.Full, Cause: checkpoint.CauseManual},
+		s.Clone(), s.LastNumber, checkpoint.Decision{Level: checkpoint.Full, Cause: checkpoint.CauseManual},
 		noon,
 	)
 

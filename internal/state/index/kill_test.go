@@ -34,9 +34,7 @@ func TestG02KillsWhileTheIndexIsWritten(t *testing.T) {
 		f.save(
 			t,
 			talked(
-				key("a", i),
-				fmt.Sprint("/w/", i%3),
-				fmt.Sprint("wish ", i),
+				key("a", i), fmt.Sprint("/w/", i%3), fmt.Sprint("wish ", i),
 				strings.Repeat(fmt.Sprint("more of ", i, " "), 400),
 			),
 		)
@@ -61,10 +59,8 @@ func TestG02KillsWhileTheIndexIsWritten(t *testing.T) {
 	t.Logf("%d questions answered, %d kills while the index was open", asked, open)
 	if asked < kills.N || open == 0 {
 		t.Errorf(
-			"%d questions in %d runs, %d kills while the index was open: the test proved nothing",
-			asked,
-			kills.N,
-			open,
+			"%d questions in %d runs, %d kills while the index was open: the test proved nothing", asked,
+			kills.N, open,
 		)
 	}
 }

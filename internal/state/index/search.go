@@ -277,10 +277,7 @@ func (x Index) quote(ctx context.Context, v *view, hits []Hit, match string) (er
 
 		text := clean(h.Title)
 		err := db.QueryRowContext(
-			ctx,
-			"select snippet(shown, -1, ?, ?, '…', 24) from shown where shown match ?",
-			opens,
-			closes,
+			ctx, "select snippet(shown, -1, ?, ?, '…', 24) from shown where shown match ?", opens, closes,
 			match,
 		).Scan(
 			&text,

@@ -194,11 +194,9 @@ func TestSearchFindsWhatIsNotKept(t *testing.T) {
 func TestSnippet(t *testing.T) {
 	f := newFolder(t)
 	words := strings.Repeat(
-		"before ",
-		60,
+		"before ", 60,
 	) + "the \x1b[31mred\u202e heron\n\tstands\x02 here " + strings.Repeat(
-		"after ",
-		60,
+		"after ", 60,
 	)
 
 	f.save(t, talked(key("a", 1), "/w/1", "a title", words))

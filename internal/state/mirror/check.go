@@ -98,13 +98,8 @@ func checkLines(f vfs.File, b batch, dec *zstd.Decoder) error {
 
 	if n != b.Raw || int64(lines) != b.Lines {
 		return fmt.Errorf(
-			"%w: the batch at %d holds %d bytes in %d lines, its trailer says %d in %d",
-			ErrDamaged,
-			b.at,
-			n,
-			lines,
-			b.Raw,
-			b.Lines,
+			"%w: the batch at %d holds %d bytes in %d lines, its trailer says %d in %d", ErrDamaged, b.at, n,
+			lines, b.Raw, b.Lines,
 		)
 	}
 

@@ -18,9 +18,7 @@ type Codec struct {
 // NewCodec makes a Codec.
 func NewCodec() (*Codec, error) {
 	enc, err := zstd.NewWriter(
-		nil,
-		zstd.WithEncoderConcurrency(2),
-		zstd.WithEncoderLevel(zstd.SpeedFastest),
+		nil, zstd.WithEncoderConcurrency(2), zstd.WithEncoderLevel(zstd.SpeedFastest),
 		zstd.WithWindowSize(frameBytes),
 	)
 

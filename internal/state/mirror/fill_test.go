@@ -39,9 +39,7 @@ func TestFirstSightNewestFirst(t *testing.T) {
 			}
 
 			if got := readAll(
-				t,
-				r.fsys,
-				r.file(),
+				t, r.fsys, r.file(),
 			); !strings.HasSuffix(want, got[strings.IndexByte(got, '\n')+1:]) &&
 				!strings.HasPrefix(want, got) {
 				t.Fatalf("step %d: the mirror holds %s", i, brief(got))

@@ -60,9 +60,7 @@ func ReadKey(fsys vfs.FS, dir string) (*Key, error) {
 	}
 
 	return nil, fmt.Errorf(
-		"read key %s: %w: it holds no whole key",
-		path,
-		ErrUnsafeKey,
+		"read key %s: %w: it holds no whole key", path, ErrUnsafeKey,
 	) // age's error may quote the line
 }
 

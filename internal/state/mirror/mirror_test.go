@@ -206,9 +206,7 @@ func lines(from, n, size int) string {
 	var b strings.Builder
 	for i := from; i < from+n; i++ {
 		fmt.Fprintf(
-			&b,
-			`{"type":"user","n":%d,"text":"%s"}`+"\n",
-			i,
+			&b, `{"type":"user","n":%d,"text":"%s"}`+"\n", i,
 			strings.Repeat(fmt.Sprintf("word%d ", i%97), size/7),
 		)
 	}
@@ -312,16 +310,11 @@ func TestOversizedLine(t *testing.T) {
 	r.sync()
 	r.holds(
 		lines(
-			0,
-			3,
-			100,
+			0, 3, 100,
 		) + fmt.Sprintf(
-			"{\"belay\":\"a line of %d bytes was left out of the mirror\"}\n",
-			len(long),
+			"{\"belay\":\"a line of %d bytes was left out of the mirror\"}\n", len(long),
 		) + lines(
-			3,
-			3,
-			100,
+			3, 3, 100,
 		),
 	)
 

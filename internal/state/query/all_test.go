@@ -94,14 +94,8 @@ func TestRecoverWithoutAnID(t *testing.T) {
 		got, err := indexed.Recover(t.Context(), q)
 		if got.Session != want.Session || got.Text != want.Text || fmt.Sprint(err) != fmt.Sprint(werr) {
 			t.Errorf(
-				"%q: with an index %s %q %v, without %s %q %v",
-				workspace,
-				got.Session,
-				got.Text,
-				err,
-				want.Session,
-				want.Text,
-				werr,
+				"%q: with an index %s %q %v, without %s %q %v", workspace, got.Session, got.Text, err,
+				want.Session, want.Text, werr,
 			)
 		}
 

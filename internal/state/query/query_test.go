@@ -47,10 +47,8 @@ func folder(t *testing.T) Folder {
 		s.Apply(checkpoint.Event{Key: key, Kind: checkpoint.EventStop, Text: fmt.Sprintf("answer %d", i), At: at})
 		if i < 4 {
 			c := checkpoint.New(
-				s.Clone(),
-				uint64(i),
-				checkpoint.Decision{Level: checkpoint.Full, Cause: checkpoint.CauseManual},
-				at,
+				s.Clone(), uint64(i),
+				checkpoint.Decision{Level: checkpoint.Full, Cause: checkpoint.CauseManual}, at,
 			)
 
 			data, err := c.Encode()
@@ -200,8 +198,7 @@ func TestATranscriptThatNobodyHeardOf(t *testing.T) {
 	}
 
 	res, err := f.Recover(
-		t.Context(),
-		Question{Transcript: path, Options: recovery.Options{Start: recovery.StartManual}},
+		t.Context(), Question{Transcript: path, Options: recovery.Options{Start: recovery.StartManual}},
 	)
 
 	if err != nil || res.Session != other || !strings.Contains(res.Text, "only in the file") {

@@ -168,12 +168,7 @@ func TestFewEventsComeAgainAfterAPowerCut(t *testing.T) {
 	mem := vfstest.NewMem()
 	for i := range events {
 		if _, err := Write(
-			mem,
-			sweptDir,
-			DefaultLimits(),
-			header("x"),
-			[]byte("x"),
-			start.Add(time.Duration(i)*time.Second),
+			mem, sweptDir, DefaultLimits(), header("x"), []byte("x"), start.Add(time.Duration(i)*time.Second),
 		); err != nil {
 			t.Fatal(err)
 		}

@@ -363,8 +363,7 @@ func TestACrashWhileCountingLosesNoCount(t *testing.T) {
 // TestM06TenThousandEvents: a spool of weeks is emptied in order and in bounded time.
 func TestM06TenThousandEvents(t *testing.T) {
 	dir, err := os.MkdirTemp(
-		"/dev/shm",
-		"belay-spool",
+		"/dev/shm", "belay-spool",
 	) // in memory where there is such a folder: this is about our own cost
 
 	if err != nil {

@@ -44,10 +44,7 @@ var readsClock = regexp.MustCompile(`\btime\.(Now|Since|Until)\b`)
 func movable(t *testing.T) string {
 	t.Helper()
 	out, err := exec.Command(
-		"go",
-		"list",
-		"-deps",
-		"-f",
+		"go", "list", "-deps", "-f",
 		"{{if not .Standard}}{{.ImportPath}} {{.Name}} {{.Dir}} {{join .GoFiles \" \"}}{{end}}",
 		"belay/cmd/belay",
 	).Output()
@@ -122,12 +119,8 @@ func TestClockJumps(t *testing.T) {
 	const gate, beat = 3 * time.Second, 2 * time.Second
 	clock := filepath.Join(t.TempDir(), "clock")
 	w := newWorld(
-		t,
-		"BELAY_TEST_CLOCK="+clock,
-		"BELAY_HEARTBEAT_EVERY=@every 2s",
-		"BELAY_GATES_FULL_TIME=3s",
-		"BELAY_GATES_SPARSE_TIME=3s",
-		"BELAY_JOURNAL_SEGMENT=16MB",
+		t, "BELAY_TEST_CLOCK="+clock, "BELAY_HEARTBEAT_EVERY=@every 2s", "BELAY_GATES_FULL_TIME=3s",
+		"BELAY_GATES_SPARSE_TIME=3s", "BELAY_JOURNAL_SEGMENT=16MB",
 	)
 
 	w.bin = movable(t)
@@ -172,11 +165,8 @@ func TestClockJumps(t *testing.T) {
 		}
 
 		t.Logf(
-			"clock at %s: a checkpoint after %s, %d at once, %d beats",
-			jump,
-			took.Round(time.Millisecond),
-			early,
-			len(w.beats())-beats,
+			"clock at %s: a checkpoint after %s, %d at once, %d beats", jump, took.Round(time.Millisecond),
+			early, len(w.beats())-beats,
 		)
 	}
 

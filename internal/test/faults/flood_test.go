@@ -89,13 +89,11 @@ func TestHugeLine(t *testing.T) {
 	appendTo(t, path, transcriptLine(0, "the first wish"))
 	payload := fmt.Sprintf(
 		`{"session_id":%q,"transcript_path":%q,"hook_event_name":"SessionStart","source":"startup","cwd":"/proj"}`,
-		claudeSession,
-		path,
+		claudeSession, path,
 	)
 
 	if reply, err := w.do(
-		wire.Request{Op: "hook", Agent: "claude-code", Event: "SessionStart"},
-		[]byte(payload),
+		wire.Request{Op: "hook", Agent: "claude-code", Event: "SessionStart"}, []byte(payload),
 	); err != nil ||
 		!reply.OK {
 		t.Fatalf("SessionStart: %+v, %v", reply, err)
@@ -136,10 +134,7 @@ func TestHugeLine(t *testing.T) {
 func transcriptLine(n int, text string) string {
 	return fmt.Sprintf(
 		`{"type":"user","uuid":"u%d","sessionId":%q,"cwd":"/proj","timestamp":"2026-01-05T10:00:0%d.000Z","message":{"role":"user","content":%q}}`,
-		n,
-		claudeSession,
-		n,
-		text,
+		n, claudeSession, n, text,
 	)
 }
 
@@ -233,8 +228,7 @@ func TestIdleConnections(t *testing.T) {
 	if st.Counts["refused_connections"] > 0 || st.Counts["idle_put_out"] == 0 {
 		t.Errorf(
 			"%d connections refused, %d idle ones put out; want none and some",
-			st.Counts["refused_connections"],
-			st.Counts["idle_put_out"],
+			st.Counts["refused_connections"], st.Counts["idle_put_out"],
 		)
 	}
 
@@ -252,12 +246,8 @@ func TestIdleConnections(t *testing.T) {
 	}
 
 	t.Logf(
-		"slowest beside 500 idle: %s; beside %d, which is all: %s; %d files, %d goroutines",
-		took,
-		places,
-		full,
-		d.files(),
-		st.Counts["goroutines"],
+		"slowest beside 500 idle: %s; beside %d, which is all: %s; %d files, %d goroutines", took, places, full,
+		d.files(), st.Counts["goroutines"],
 	)
 
 	d.most(128 << 20)
@@ -309,8 +299,7 @@ func TestThousandStarts(t *testing.T) {
 				}
 
 				reply, err := w.do(
-					wire.Request{Op: "hook", Agent: "claude-code", Event: "SessionStart", ID: id},
-					payload,
+					wire.Request{Op: "hook", Agent: "claude-code", Event: "SessionStart", ID: id}, payload,
 				)
 
 				if err == nil && reply.Kept == wire.KeptDisk {
@@ -326,13 +315,8 @@ func TestThousandStarts(t *testing.T) {
 	took := time.Since(began)
 	st := w.status()
 	t.Logf(
-		"%d starts in %s (%s of the processor), %d files, %d goroutines, heap %d MB",
-		kept.Load(),
-		took.Round(time.Millisecond),
-		d.work(),
-		d.files(),
-		st.Counts["goroutines"],
-		st.Memory>>20,
+		"%d starts in %s (%s of the processor), %d files, %d goroutines, heap %d MB", kept.Load(),
+		took.Round(time.Millisecond), d.work(), d.files(), st.Counts["goroutines"], st.Memory>>20,
 	)
 
 	if took > 50*time.Second {

@@ -313,11 +313,8 @@ func (w *world) compare() (acked int) {
 
 		if acked += w.mu.onDisk[session]; got < w.mu.onDisk[session] || got > sent {
 			w.t.Errorf(
-				"session %s: %d acknowledged <= %d recovered <= %d sent does not hold",
-				session,
-				w.mu.onDisk[session],
-				got,
-				sent,
+				"session %s: %d acknowledged <= %d recovered <= %d sent does not hold", session,
+				w.mu.onDisk[session], got, sent,
 			)
 		}
 	}
@@ -345,9 +342,7 @@ func (w *world) prompt(session, text string) time.Duration {
 	w.t.Helper()
 	file := filepath.Join(filepath.Dir(w.state), fmt.Sprintf("in-%d", time.Now().UnixNano()))
 	payload := fmt.Sprintf(
-		`{"session_id":%q,"hook_event_name":"UserPromptSubmit","cwd":"/proj","prompt":%q}`,
-		session,
-		text,
+		`{"session_id":%q,"hook_event_name":"UserPromptSubmit","cwd":"/proj","prompt":%q}`, session, text,
 	)
 
 	if err := os.WriteFile(file, []byte(payload), 0o600); err != nil {
@@ -387,18 +382,13 @@ func (w *world) inTime() {
 	median, slowest := w.mu.hooks[len(w.mu.hooks)/2], w.mu.hooks[len(w.mu.hooks)-1]
 	if most := 5 * wire.EventDeadline; median > most || slowest > 10*most {
 		w.t.Errorf(
-			"half of %d hooks took over %s, the slowest %s; want %s at most",
-			len(w.mu.hooks),
-			median,
-			slowest,
+			"half of %d hooks took over %s, the slowest %s; want %s at most", len(w.mu.hooks), median, slowest,
 			most,
 		)
 	}
 
 	w.t.Logf(
-		"%d hooks: half within %s, the slowest %s",
-		len(w.mu.hooks),
-		median.Round(time.Millisecond),
+		"%d hooks: half within %s, the slowest %s", len(w.mu.hooks), median.Round(time.Millisecond),
 		slowest.Round(time.Millisecond),
 	)
 }

@@ -63,11 +63,7 @@ func TestKillDuringAnExactMirror(t *testing.T) {
 		if !strings.HasPrefix(now, before) || !strings.HasPrefix(string(source), now) {
 			t.Fatalf(
 				"kill %d of seed %d: %d bytes were in the copy, now %d; they are not the beginning of the transcript's %d",
-				i,
-				seed,
-				len(before),
-				len(now),
-				len(source),
+				i, seed, len(before), len(now), len(source),
 			)
 		}
 
@@ -99,13 +95,11 @@ func (w *world) follow(path string) {
 	w.t.Helper()
 	payload := fmt.Sprintf(
 		`{"session_id":%q,"transcript_path":%q,"hook_event_name":"SessionStart","source":"resume","cwd":"/proj"}`,
-		claudeSession,
-		path,
+		claudeSession, path,
 	)
 
 	if reply, err := w.do(
-		wire.Request{Op: "hook", Agent: "claude-code", Event: "SessionStart"},
-		[]byte(payload),
+		wire.Request{Op: "hook", Agent: "claude-code", Event: "SessionStart"}, []byte(payload),
 	); err != nil ||
 		!reply.OK {
 		w.t.Fatalf("SessionStart: %+v, %v", reply, err)
@@ -121,10 +115,7 @@ func writeOn(ctx context.Context, t *testing.T, path string, life int) {
 			transcriptLine(
 				n%10,
 				fmt.Sprintf(
-					"wish %d.%d, with the key %s, %s",
-					life,
-					n,
-					secretOfTheUser,
+					"wish %d.%d, with the key %s, %s", life, n, secretOfTheUser,
 					strings.Repeat("and so on ", n%50),
 				),
 			),

@@ -165,19 +165,14 @@ func TestKillDaemonAndClients(t *testing.T) {
 		if got < done-1 || got > tried {
 			t.Errorf(
 				"hooks of %s: %d ended, %d rounds are there, %d were started; want each that ended there once",
-				session,
-				done,
-				got,
-				tried,
+				session, done, got, tried,
 			)
 		}
 	}
 
 	t.Logf(
-		"%d rounds acknowledged as on disk; hooks: %d of %d ended by themselves",
-		acked,
-		k.done[0].Load()+k.done[1].Load(),
-		k.tried[0].Load()+k.tried[1].Load(),
+		"%d rounds acknowledged as on disk; hooks: %d of %d ended by themselves", acked,
+		k.done[0].Load()+k.done[1].Load(), k.tried[0].Load()+k.tried[1].Load(),
 	)
 
 	if acked == 0 || k.done[0].Load() == 0 || k.done[0].Load() == k.tried[0].Load() {
@@ -258,8 +253,7 @@ func (k *killer) cutOff(rng *rand.Rand) {
 
 	defer c.Close()
 	whole := `{"v":1,"op":"hook","agent":"claude-code","event":"UserPromptSubmit","len":100000}` + "\n" + strings.Repeat(
-		"x",
-		100_000,
+		"x", 100_000,
 	)
 
 	_, _ = c.Write([]byte(whole[:1+rng.IntN(len(whole)-1)])) // the daemon may die first

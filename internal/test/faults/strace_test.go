@@ -150,11 +150,7 @@ func TestInputOutputError(t *testing.T) {
 			acked := w.compare()
 			t.Logf(
 				"%d of %d faults shown in status or answer, %d rounds acknowledged as on disk, %d dropped, compared in %s",
-				shown,
-				len(starts),
-				acked,
-				st.Journal.Dropped,
-				time.Since(began).Round(time.Millisecond),
+				shown, len(starts), acked, st.Journal.Dropped, time.Since(began).Round(time.Millisecond),
 			)
 		})
 	}

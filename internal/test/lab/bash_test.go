@@ -122,9 +122,7 @@ func killedInToolThenResumed(t *testing.T, h *home) (first Request) {
 	); n != 1 || !strings.Contains(doubts(first), "touch started.flag") ||
 		strings.Contains(doubts(first), "step-one") {
 		t.Errorf(
-			"resumed: got %d records, in doubt %q, want one, with the long command alone\n%s",
-			n,
-			doubts(first),
+			"resumed: got %d records, in doubt %q, want one, with the long command alone\n%s", n, doubts(first),
 			said(first),
 		)
 	}

@@ -33,8 +33,7 @@ func TestChatAnswersWhole(t *testing.T) {
 	}
 
 	if err := json.Unmarshal(
-		[]byte(postChat(t, m, `{`+tools+`"messages":[{"role":"user","content":"go"}]}`)),
-		&got,
+		[]byte(postChat(t, m, `{`+tools+`"messages":[{"role":"user","content":"go"}]}`)), &got,
 	); err != nil {
 		t.Fatal(err)
 	}

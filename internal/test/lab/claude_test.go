@@ -132,8 +132,7 @@ func (h *home) inTool() *agent {
 	h.t.Helper()
 	h.model.Script(
 		Turn{Text: "A quick command.", Calls: []Call{Bash(quick)}},
-		Turn{Text: "Now a long command.", Calls: []Call{Bash(slow)}},
-		Turn{Text: "The long command is over."},
+		Turn{Text: "Now a long command.", Calls: []Call{Bash(slow)}}, Turn{Text: "The long command is over."},
 	)
 
 	a := h.start("please start the work")
@@ -251,9 +250,7 @@ func TestClaudeKilledInToolThenResumed(t *testing.T) {
 	); n != 1 || !strings.Contains(doubts(first), "touch started.flag") ||
 		strings.Contains(doubts(first), "step-one") {
 		t.Errorf(
-			"resumed: got %d records, in doubt %q, want one, with the long command alone\n%s",
-			n,
-			doubts(first),
+			"resumed: got %d records, in doubt %q, want one, with the long command alone\n%s", n, doubts(first),
 			said(first),
 		)
 	}
@@ -362,9 +359,7 @@ func TestClaudeSubAgent(t *testing.T) {
 	session := h.newest()
 	if st := h.status(session); st.MessageCount != 1 || st.State != "ended" || st.PendingToolChain {
 		t.Errorf(
-			"got %d rounds, %s, chain %v, want 1 round, ended, no chain",
-			st.MessageCount,
-			st.State,
+			"got %d rounds, %s, chain %v, want 1 round, ended, no chain", st.MessageCount, st.State,
 			st.PendingToolChain,
 		)
 	}

@@ -68,8 +68,7 @@ func TestCodexTerminal(t *testing.T) {
 	h.kill("\x00please start the work\x00")
 	if st := h.status(session); st.State != "at work" || len(st.OpenCalls) != 1 {
 		t.Errorf(
-			"after the terminal program's death: got %s, open %v, want at work with the long command",
-			st.State,
+			"after the terminal program's death: got %s, open %v, want at work with the long command", st.State,
 			st.OpenCalls,
 		)
 	}
@@ -204,8 +203,7 @@ func TestCodexCommandOutlivesEsc(t *testing.T) {
 
 	if _, r := a.codexRound("another prompt", "It is done.", 1, 2); r.Count(record) != 0 {
 		t.Errorf(
-			"while it runs: got %d records, want none: Codex itself tells that it may run\n%s",
-			r.Count(record),
+			"while it runs: got %d records, want none: Codex itself tells that it may run\n%s", r.Count(record),
 			said(r),
 		)
 	}
@@ -230,10 +228,8 @@ func TestCodexKilledAfterEsc(t *testing.T) {
 	); n != 1 ||
 		!strings.Contains(doubts(first), "its process is still running; it went on in the background") {
 		t.Errorf(
-			"resumed: got %d records, in doubt %q, want one with the long command, which goes on\n%s",
-			n,
-			doubts(first),
-			said(first),
+			"resumed: got %d records, in doubt %q, want one with the long command, which goes on\n%s", n,
+			doubts(first), said(first),
 		)
 	}
 
@@ -314,8 +310,7 @@ func TestCodexWentBack(t *testing.T) {
 	if r := h.model.Main()[from]; r.Count(record) != 0 || r.Count("The wrong answer.") != 0 {
 		t.Errorf(
 			"after going back: got %d records, want none, and no word of what was taken back\n%s",
-			r.Count(record),
-			said(r),
+			r.Count(record), said(r),
 		)
 	}
 
@@ -332,8 +327,7 @@ func TestCodexWentBack(t *testing.T) {
 	if n := r.Count("The first round is done."); n != 1 || r.Count("The wrong answer.") != 0 {
 		t.Errorf(
 			"new session: the first answer stands %d times in the request, want once, and what was taken back not at all\n%s",
-			n,
-			said(r),
+			n, said(r),
 		)
 	}
 
@@ -353,9 +347,7 @@ func TestCodexForked(t *testing.T) {
 	if n := r.Count(record); n != 0 || r.Count("please start the work") != 1 || fork == parent {
 		t.Errorf(
 			"in the fork: got %d records and the parent's prompt %d times, want none, and once by Codex itself\n%s",
-			n,
-			r.Count("please start the work"),
-			said(r),
+			n, r.Count("please start the work"), said(r),
 		)
 	}
 

@@ -83,8 +83,7 @@ func (h *home) codexTrust() {
 	if _, err := codex.New(
 		host,
 	).Trust(
-		wired.Paths{Hook: filepath.Join(os.Getenv(binVar), "belay-hook")},
-		false,
+		wired.Paths{Hook: filepath.Join(os.Getenv(binVar), "belay-hook")}, false,
 	); err != nil {
 		h.t.Fatal(err)
 	}
@@ -239,9 +238,7 @@ func TestCodexKilledInToolThenResumed(t *testing.T) {
 	); n != 1 || !strings.Contains(doubts(first), "touch started.flag") ||
 		strings.Contains(doubts(first), "step-one") {
 		t.Errorf(
-			"resumed: got %d records, in doubt %q, want one, with the long command alone\n%s",
-			n,
-			doubts(first),
+			"resumed: got %d records, in doubt %q, want one, with the long command alone\n%s", n, doubts(first),
 			said(first),
 		)
 	}
@@ -490,8 +487,7 @@ func TestCodexCompaction(t *testing.T) {
 	h.codexTrust()
 	h.model.Script(
 		Turn{When: "please start", Text: "A quick command.", Calls: []Call{codexExec(quick)}},
-		Turn{Text: "SUMMARY of the work."},
-		Turn{Text: "All is done."},
+		Turn{Text: "SUMMARY of the work."}, Turn{Text: "All is done."},
 	)
 
 	h.run("please start the work")
@@ -508,8 +504,7 @@ func TestCodexCompaction(t *testing.T) {
 	list := h.model.Main()
 	if last := list[len(list)-1]; last.Count(record) != 1 || last.Count("please start the work") == 0 {
 		t.Errorf(
-			"after the compaction: got %d records, want one with the person's words\n%s",
-			last.Count(record),
+			"after the compaction: got %d records, want one with the person's words\n%s", last.Count(record),
 			said(last),
 		)
 	}
@@ -530,8 +525,7 @@ func TestCodexCompaction(t *testing.T) {
 func TestCodexCompressedAfterAWeek(t *testing.T) {
 	h := newCodex(t)
 	h.model.Script(
-		Turn{Text: "A quick command.", Calls: []Call{codexExec(quick)}},
-		Turn{Text: "The first round is done."},
+		Turn{Text: "A quick command.", Calls: []Call{codexExec(quick)}}, Turn{Text: "The first round is done."},
 	)
 
 	h.run("please start the work")
@@ -561,8 +555,7 @@ func TestCodexCompressedAfterAWeek(t *testing.T) {
 	before := h.recover(session)
 	if st := h.status(session); st.MessageCount != 1 || len(before.Messages) == 0 {
 		t.Errorf(
-			"compressed: got %d rounds, %d messages, want 1 round and its messages",
-			st.MessageCount,
+			"compressed: got %d rounds, %d messages, want 1 round and its messages", st.MessageCount,
 			len(before.Messages),
 		)
 	}

@@ -116,17 +116,14 @@ func geminiKilledInHelper(t *testing.T, helper Turn, working func(h *home) bool)
 		!strings.Contains(doubts(r), "invoke_agent") {
 		t.Errorf(
 			"new session: got %d records, want one that names the sub-agent %s and has its call in doubt\n%s",
-			n,
-			children[0].ID,
-			said(r),
+			n, children[0].ID, said(r),
 		)
 	}
 }
 
 func TestGeminiKilledInSubAgentsTool(t *testing.T) {
 	geminiKilledInHelper(
-		t,
-		Turn{Text: "The helper works.", Calls: []Call{geminiShell(slow)}},
+		t, Turn{Text: "The helper works.", Calls: []Call{geminiShell(slow)}},
 		func(h *home) bool { return exists(h.proj + "/started.flag") },
 	)
 }
@@ -134,8 +131,7 @@ func TestGeminiKilledInSubAgentsTool(t *testing.T) {
 // TestGeminiKilledInSubAgentsAnswer: no hook has told of the sub-agent yet.
 func TestGeminiKilledInSubAgentsAnswer(t *testing.T) {
 	geminiKilledInHelper(
-		t,
-		Turn{Text: strings.Repeat("a long answer ", 50), Hold: true},
+		t, Turn{Text: strings.Repeat("a long answer ", 50), Hold: true},
 		func(h *home) bool { return h.model.Holding() == 1 },
 	)
 }

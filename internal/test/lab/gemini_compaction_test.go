@@ -28,8 +28,7 @@ func (a *terminal) geminiWork() (session string) {
 	a.h.model.Script(
 		geminiSummary(
 			Turn{Text: "A quick command.", Calls: []Call{geminiShell(quick)}},
-			Turn{Text: "The first round is done."},
-			Turn{Text: "The second round is done."},
+			Turn{Text: "The first round is done."}, Turn{Text: "The second round is done."},
 		)...)
 
 	a.say("please start the work", func() bool { return a.h.rounds(1) == 1 })
@@ -55,9 +54,7 @@ func (h *home) geminiCompacted(session string, rounds int) {
 
 	if st := h.status(session); st.MessageCount != rounds || len(st.OpenCalls) != 0 {
 		h.t.Errorf(
-			"after the compaction: got %d rounds, open %v, want %d and none",
-			st.MessageCount,
-			st.OpenCalls,
+			"after the compaction: got %d rounds, open %v, want %d and none", st.MessageCount, st.OpenCalls,
 			rounds,
 		)
 	}
@@ -76,10 +73,8 @@ func TestGeminiCompactedByHand(t *testing.T) {
 		a.say(prompt, func() bool { return len(h.model.Main()) > from })
 		if r := h.model.Main()[from]; r.Count(record) != 1 || !strings.Contains(said(r), "please start the work") {
 			t.Errorf(
-				"prompt %d after the compaction: got %d records, want the one with the person's words\n%s",
-				i+1,
-				r.Count(record),
-				said(r),
+				"prompt %d after the compaction: got %d records, want the one with the person's words\n%s", i+1,
+				r.Count(record), said(r),
 			)
 		}
 

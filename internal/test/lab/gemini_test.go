@@ -100,8 +100,7 @@ func TestGeminiTwoRounds(t *testing.T) {
 	}
 
 	if got := strings.Join(
-		texts,
-		"|",
+		texts, "|",
 	); strings.Count(got, "The first round is done.") != 1 || strings.Count(got, "The second round is done.") != 1 ||
 		strings.Count(got, "please start the work") != 1 {
 		t.Errorf("recover: got %q, want each message once", got)
@@ -310,8 +309,7 @@ func TestGeminiKilledInToolThenResumed(t *testing.T) {
 	h.died(session)
 	h.killTools()
 	h.model.Script(
-		Turn{Text: "I look at what was done.", Calls: []Call{geminiShell("ls")}},
-		Turn{Text: "I have looked."},
+		Turn{Text: "I look at what was done.", Calls: []Call{geminiShell("ls")}}, Turn{Text: "I have looked."},
 	)
 
 	first := h.run("please go on", "--resume", session)
@@ -320,9 +318,7 @@ func TestGeminiKilledInToolThenResumed(t *testing.T) {
 	); n != 1 || !strings.Contains(doubts(first), "touch started.flag") ||
 		strings.Contains(doubts(first), "step-one") {
 		t.Errorf(
-			"resumed: got %d records, in doubt %q, want one, with the long command alone\n%s",
-			n,
-			doubts(first),
+			"resumed: got %d records, in doubt %q, want one, with the long command alone\n%s", n, doubts(first),
 			said(first),
 		)
 	}
@@ -445,8 +441,7 @@ func TestGeminiInterruptedInStream(t *testing.T) {
 	if r := h.run("please go on"); r.Count(record) != 1 || r.Count(session) == 0 || r.Count("## In doubt") != 0 {
 		t.Errorf(
 			"new session: got %d records, want one that names the session and has nothing in doubt\n%s",
-			r.Count(record),
-			said(r),
+			r.Count(record), said(r),
 		)
 	}
 }

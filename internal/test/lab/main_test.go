@@ -143,10 +143,7 @@ func loopbackUp() error {
 	copy(request.name[:], "lo")
 	request.flags = syscall.IFF_UP | syscall.IFF_RUNNING
 	if _, _, e := syscall.Syscall(
-		syscall.SYS_IOCTL,
-		uintptr(fd),
-		syscall.SIOCSIFFLAGS,
-		uintptr(unsafe.Pointer(&request)),
+		syscall.SYS_IOCTL, uintptr(fd), syscall.SIOCSIFFLAGS, uintptr(unsafe.Pointer(&request)),
 	); e != 0 {
 		return fmt.Errorf("bring up loopback: %w", e)
 	}

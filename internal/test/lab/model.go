@@ -225,8 +225,7 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 
 	if _, verb, ok := strings.Cut(
-		r.URL.Path,
-		"/models/",
+		r.URL.Path, "/models/",
 	); ok && r.Method == http.MethodPost &&
 		strings.Contains(verb, ":") {
 		m.gemini(w, r, data)

@@ -27,8 +27,7 @@ const tools = `"tools":[{"name":"Bash"}],`
 func TestModelAnswersInOrder(t *testing.T) {
 	m := new(Model)
 	m.Script(
-		Turn{When: "SUB", Text: "to the helper"},
-		Turn{Text: "first", Calls: []Call{Bash("ls")}},
+		Turn{When: "SUB", Text: "to the helper"}, Turn{Text: "first", Calls: []Call{Bash("ls")}},
 		Turn{Text: "second"},
 	)
 
@@ -98,11 +97,9 @@ func TestModelStreams(t *testing.T) {
 		}
 
 		kinds, text = append(
-			kinds,
-			strings.TrimPrefix(e.Type, "content_block_"),
+			kinds, strings.TrimPrefix(e.Type, "content_block_"),
 		), append(
-			text,
-			e.Delta.Text+e.Delta.Part,
+			text, e.Delta.Text+e.Delta.Part,
 		)
 	}
 
@@ -124,10 +121,7 @@ func TestModelHolds(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(
-		ctx,
-		"POST",
-		server.URL+"/v1/messages",
-		strings.NewReader(`{`+tools+`"stream":true,"messages":[]}`),
+		ctx, "POST", server.URL+"/v1/messages", strings.NewReader(`{`+tools+`"stream":true,"messages":[]}`),
 	)
 
 	if err != nil {

@@ -78,13 +78,9 @@ func TestOpenClawSuccessor(t *testing.T) {
 	h.gateway()
 	session := h.openclawWork()
 	if out := h.openclawOther(
-		"sessions",
-		"compact",
-		"agent:main:main",
-		"--json",
+		"sessions", "compact", "agent:main:main", "--json",
 	); !strings.Contains(
-		out,
-		`"compacted": true`,
+		out, `"compacted": true`,
 	) {
 		t.Fatalf("the session was not compacted:\n%s", out)
 	}

@@ -79,10 +79,7 @@ func (h *home) gatewaySays(prompt string) (r Request, asked bool, answer string)
 	ctx, cancel := context.WithTimeout(h.t.Context(), longRun+h.prog.slow)
 	defer cancel()
 	q, err := http.NewRequestWithContext(
-		ctx,
-		http.MethodPost,
-		"http://127.0.0.1:18789/v1/chat/completions",
-		bytes.NewReader(body),
+		ctx, http.MethodPost, "http://127.0.0.1:18789/v1/chat/completions", bytes.NewReader(body),
 	)
 
 	if err != nil {
@@ -214,10 +211,8 @@ func TestOpenClawGatewayInterrupted(t *testing.T) {
 	); st.MessageCount != 1 || len(st.OpenCalls) != 0 || calls["touch"] == checkpoint.CallOpen ||
 		calls["touch"] == checkpoint.CallDoubt {
 		t.Errorf(
-			"got %d rounds, open %v, calls %v, want 1 round, and an outcome of each call",
-			st.MessageCount,
-			st.OpenCalls,
-			calls,
+			"got %d rounds, open %v, calls %v, want 1 round, and an outcome of each call", st.MessageCount,
+			st.OpenCalls, calls,
 		)
 	}
 
@@ -263,8 +258,7 @@ func TestOpenClawHeartbeatAndCron(t *testing.T) {
 	h.died("lab1")
 	h.killTools()
 	h.model.Script(
-		Turn{When: "please go on", Text: "I look at what was done."},
-		Turn{Text: "NO_REPLY"},
+		Turn{When: "please go on", Text: "I look at what was done."}, Turn{Text: "NO_REPLY"},
 		Turn{Text: "NO_REPLY"},
 	)
 
@@ -281,18 +275,8 @@ func TestOpenClawHeartbeatAndCron(t *testing.T) {
 
 	var job struct{ ID string }
 	out := h.openclawOther(
-		"cron",
-		"add",
-		"--name",
-		"lab",
-		"--every",
-		"24h",
-		"--session",
-		"isolated",
-		"--message",
-		"water the plants",
-		"--no-deliver",
-		"--json",
+		"cron", "add", "--name", "lab", "--every", "24h", "--session", "isolated", "--message",
+		"water the plants", "--no-deliver", "--json",
 	)
 
 	if err := json.Unmarshal([]byte(out[max(0, strings.Index(out, "{")):]), &job); err != nil || job.ID == "" {
@@ -309,8 +293,7 @@ func TestOpenClawHeartbeatAndCron(t *testing.T) {
 	if r.Count(record) != 1 || r.Count("lab1") == 0 || doubts(r) != "" {
 		t.Errorf(
 			"the person's turn: got %d records, want one that names the dead session: the gateway's own live beside it\n%s",
-			r.Count(record),
-			said(r),
+			r.Count(record), said(r),
 		)
 	}
 
@@ -324,8 +307,7 @@ func TestOpenClawHeartbeatAndCron(t *testing.T) {
 
 	if rounds != 1 {
 		t.Errorf(
-			"got %d rounds in the gateway's sessions, want 1: heartbeat and job are none\n%+v",
-			rounds,
+			"got %d rounds in the gateway's sessions, want 1: heartbeat and job are none\n%+v", rounds,
 			h.sessions(),
 		)
 	}
@@ -370,8 +352,7 @@ func (h *home) openclawCompacted(session string, rounds int, again bool) {
 
 	if r := h.gatewayRun("and what now"); r.Count(record) != 1 || r.Count("please start the work") == 0 {
 		h.t.Errorf(
-			"after the compaction: got %d records, want one with the person's words\n%s",
-			r.Count(record),
+			"after the compaction: got %d records, want one with the person's words\n%s", r.Count(record),
 			said(r),
 		)
 	}
@@ -392,13 +373,9 @@ func TestOpenClawCompacted(t *testing.T) {
 	h.gateway()
 	session := h.openclawWork()
 	if out := h.openclawOther(
-		"sessions",
-		"compact",
-		"agent:main:main",
-		"--json",
+		"sessions", "compact", "agent:main:main", "--json",
 	); !strings.Contains(
-		out,
-		`"compacted": true`,
+		out, `"compacted": true`,
 	) {
 		t.Fatalf("the session was not compacted:\n%s", out)
 	}

@@ -287,9 +287,7 @@ func TestOpenClawInterruptedInTool(t *testing.T) {
 		len(h.recover("lab1").InDoubt) != 0 {
 		t.Errorf(
 			"got %d rounds, calls %v, in doubt %v, want 1 round, a failed command and nothing in doubt",
-			st.MessageCount,
-			calls,
-			h.recover("lab1").InDoubt,
+			st.MessageCount, calls, h.recover("lab1").InDoubt,
 		)
 	}
 

@@ -94,10 +94,8 @@ func TestOpencodeServer(t *testing.T) {
 	h.until("the second round is counted", func() bool { return h.status(session).MessageCount == 2 })
 	if st := h.status(session); st.State != "idle" || st.PendingToolChain || len(st.OpenCalls) != 0 {
 		t.Errorf(
-			"got %s, chain %v, open %v, want idle and nothing open: the server lives",
-			st.State,
-			st.PendingToolChain,
-			st.OpenCalls,
+			"got %s, chain %v, open %v, want idle and nothing open: the server lives", st.State,
+			st.PendingToolChain, st.OpenCalls,
 		)
 	}
 
@@ -161,11 +159,8 @@ func TestOpencodeServerKilledInToolThenResumed(t *testing.T) {
 		); n != 1 || !strings.Contains(doubts(r), "touch started.flag") ||
 			strings.Contains(doubts(r), "step-one") {
 			t.Errorf(
-				"%s: got %d records, in doubt %q, want one, with the long command alone\n%s",
-				prompt,
-				n,
-				doubts(r),
-				said(r),
+				"%s: got %d records, in doubt %q, want one, with the long command alone\n%s", prompt, n,
+				doubts(r), said(r),
 			)
 		}
 	}

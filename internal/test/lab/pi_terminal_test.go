@@ -47,8 +47,7 @@ func TestPiTerminal(t *testing.T) {
 	a.say("please start the work", func() bool { return h.rounds(1) == 1 })
 	session := h.newest()
 	h.model.Script(
-		Turn{Text: "Now a long command.", Calls: []Call{piBash(slow)}},
-		Turn{Text: "The long command is over."},
+		Turn{Text: "Now a long command.", Calls: []Call{piBash(slow)}}, Turn{Text: "The long command is over."},
 	)
 
 	a.say("and a long one", func() bool { return exists(h.proj + "/started.flag") })

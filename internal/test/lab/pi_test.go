@@ -200,8 +200,7 @@ func piLives(t *testing.T, h *home) {
 	p := h.piLong()
 	h.model.Script(
 		Turn{Text: "A quick command.", Calls: []Call{h.prog.shell(quick)}},
-		Turn{Text: "The first round is done."},
-		Turn{Text: "half of an answer", Hold: true},
+		Turn{Text: "The first round is done."}, Turn{Text: "half of an answer", Hold: true},
 		Turn{Text: "The third round is done."},
 	)
 

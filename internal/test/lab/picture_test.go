@@ -84,16 +84,13 @@ func TestClaudePicture(t *testing.T) {
 			t.Fatalf("turn %d is not in the transcript", i)
 		}
 		lines = append(
-			lines,
-			shown{"● " + turn.Text, white, beat},
+			lines, shown{"● " + turn.Text, white, beat},
 			shown{"● Bash(" + []string{"./run-tests", "./deploy staging"}[i] + ")", grey, beat / 2},
 		)
 	}
 
 	lines = append(
-		lines,
-		shown{"Killed", red, 2 * beat},
-		shown{"", white, 0},
+		lines, shown{"Killed", red, 2 * beat}, shown{"", white, 0},
 		shown{"$ claude -p \"" + goOn + "\"", white, 2 * beat},
 	)
 
@@ -102,8 +99,7 @@ func TestClaudePicture(t *testing.T) {
 	}
 
 	lines = append(
-		lines,
-		shown{"</belay-record>", grey, beat / 3},
+		lines, shown{"</belay-record>", grey, beat / 3},
 		shown{"● " + strings.TrimSpace(next.printed()), white, 2 * beat},
 	)
 
@@ -137,12 +133,8 @@ func drawing(lines []shown) string {
 			}
 
 			fmt.Fprintf(
-				&b,
-				`<text x="%d" y="%d" fill="%s" style="animation-duration:%.1fs" xml:space="preserve">`,
-				left,
-				top+row*high,
-				l.colour,
-				at.Seconds(),
+				&b, `<text x="%d" y="%d" fill="%s" style="animation-duration:%.1fs" xml:space="preserve">`,
+				left, top+row*high, l.colour, at.Seconds(),
 			)
 
 			_ = xml.EscapeText(&b, []byte(part)) // a Builder takes everything

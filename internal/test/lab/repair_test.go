@@ -209,10 +209,7 @@ func laterFrom(text []byte, parts ...string) []byte {
 	for i := l.at(parts...); i < len(l); i++ {
 		if year, err := strconv.Atoi(first(memberOf(l[i], "timestamp"), 4)); err == nil {
 			l[i] = strings.Replace(
-				l[i],
-				fmt.Sprintf(`"timestamp":"%d-`, year),
-				fmt.Sprintf(`"timestamp":"%d-`, year+1),
-				1,
+				l[i], fmt.Sprintf(`"timestamp":"%d-`, year), fmt.Sprintf(`"timestamp":"%d-`, year+1), 1,
 			)
 		}
 	}
@@ -345,12 +342,8 @@ func (p *patient) treat(t *testing.T, c hurt, words []string) {
 
 	if took == c.refused || !slices.Equal(lost, c.lost) {
 		t.Errorf(
-			"the damaged file: taken up %v without %v, want %v without %v: the case shows nothing\n%s",
-			took,
-			lost,
-			!c.refused,
-			c.lost,
-			printed,
+			"the damaged file: taken up %v without %v, want %v without %v: the case shows nothing\n%s", took,
+			lost, !c.refused, c.lost, printed,
 		)
 	}
 
@@ -444,9 +437,7 @@ func TestPiRepair(t *testing.T) {
 	}
 
 	p := admit(
-		h,
-		piBash(aloud),
-		func(s string) []string { return []string{"--continue", s} },
+		h, piBash(aloud), func(s string) []string { return []string{"--continue", s} },
 		func(path string) []string { return []string{"--session", path, "go on"} },
 	)
 

@@ -176,10 +176,8 @@ func checkHolds(t *testing.T, r recovery.Result, agentName string, prefix []byte
 		want := norm(p.answers[len(p.answers)-1])
 		if got := letters(r.Text); !strings.Contains(got, want[:min(len(want), 60)]) {
 			t.Errorf(
-				"cut at %d: the newest answer %q is not in the text:\n%s",
-				len(prefix),
-				want[:min(len(want), 60)],
-				r.Text,
+				"cut at %d: the newest answer %q is not in the text:\n%s", len(prefix),
+				want[:min(len(want), 60)], r.Text,
 			)
 		}
 	}
@@ -215,8 +213,7 @@ func checkpointAt(t *testing.T, f query.Folder, agentName, file string, earlier 
 	}
 
 	c := checkpoint.New(
-		s,
-		1,
+		s, 1,
 		checkpoint.Decision{Take: true, Level: checkpoint.Full, Cause: checkpoint.CauseManual, Text: "forced: manual"},
 		now,
 	)
@@ -274,16 +271,13 @@ func checkNew(t *testing.T, r recovery.Result, agentName string, prefix, earlier
 
 		old := slices.ContainsFunc(before.answers, func(a string) bool { return norm(a) == norm(m.Text) })
 		again := slices.ContainsFunc(
-			after.answers,
-			func(a string) bool { return strings.Contains(norm(m.Text), norm(a)) },
+			after.answers, func(a string) bool { return strings.Contains(norm(m.Text), norm(a)) },
 		)
 
 		if old && !again {
 			t.Errorf(
-				"cut at %d, cursor at %d: %q was said before the cursor and is shown as new",
-				len(prefix),
-				border,
-				m.Text,
+				"cut at %d, cursor at %d: %q was said before the cursor and is shown as new", len(prefix),
+				border, m.Text,
 			)
 		}
 	}
@@ -295,11 +289,8 @@ func checkNew(t *testing.T, r recovery.Result, agentName string, prefix, earlier
 	want := norm(after.answers[len(after.answers)-1])
 	if got := letters(r.Text); !strings.Contains(got, want[:min(len(want), 60)]) {
 		t.Errorf(
-			"cut at %d, cursor at %d: the newest answer %q is not in the delta:\n%s",
-			len(prefix),
-			border,
-			want[:min(len(want), 60)],
-			r.Text,
+			"cut at %d, cursor at %d: the newest answer %q is not in the delta:\n%s", len(prefix), border,
+			want[:min(len(want), 60)], r.Text,
 		)
 	}
 }

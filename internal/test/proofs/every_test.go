@@ -55,9 +55,7 @@ func TestEveryTranscript(t *testing.T) {
 					if !*update && golden[key] != line {
 						t.Errorf(
 							"%s\n got %s\nwant %s\n(go test ./internal/test/proofs -run EveryTranscript -update, when it is right)",
-							key,
-							line,
-							cmp.Or(golden[key], "a line in "+goldenFile),
+							key, line, cmp.Or(golden[key], "a line in "+goldenFile),
 						)
 					}
 				}
@@ -134,11 +132,7 @@ func snapshot(t *testing.T, tree tree) map[string]string {
 		}
 
 		files[name] = fmt.Sprintf(
-			"%x %d %v %d",
-			sha256.Sum256(data),
-			info.Size(),
-			info.Mode(),
-			info.ModTime().UnixNano(),
+			"%x %d %v %d", sha256.Sum256(data), info.Size(), info.Mode(), info.ModTime().UnixNano(),
 		)
 
 		return nil
@@ -457,12 +451,7 @@ func payloads(t *testing.T, k kind, name string, data []byte) []agent.Hook {
 			if len(payload) == 0 { // the recorder's names are not those of belay's extension
 				payload = []byte(
 					strings.NewReplacer(
-						`"_sessionId"`,
-						`"session_id"`,
-						`"_sessionFile"`,
-						`"session_file"`,
-						`"_cwd"`,
-						`"cwd"`,
+						`"_sessionId"`, `"session_id"`, `"_sessionFile"`, `"session_file"`, `"_cwd"`, `"cwd"`,
 					).Replace(
 						string(c.Event),
 					),

@@ -53,14 +53,7 @@ func (s *session) message(role string, content any) *session {
 	fmt.Fprintf(
 		&s.b,
 		`{"type":"message","id":"e%07d","parentId":%s,"timestamp":"2026-04-01T21:%02d:%02d.000Z","message":{"role":%q,"content":%s,"timestamp":%d%s}}`+"\n",
-		s.n,
-		parent,
-		41+s.n/60,
-		s.n%60,
-		role,
-		raw,
-		1775079600000+int64(s.n)*1000,
-		stop,
+		s.n, parent, 41+s.n/60, s.n%60, role, raw, 1775079600000+int64(s.n)*1000, stop,
 	)
 
 	return s
@@ -79,8 +72,7 @@ func delta(t *testing.T, content string, format recovery.Format) recovery.Result
 	}
 
 	r, err := query.Open(
-		filepath.Join(dir, "state"),
-		all.All(agent.Host{}),
+		filepath.Join(dir, "state"), all.All(agent.Host{}),
 	).Recover(
 		context.Background(),
 		query.Question{Name: state.Name{Agent: "openclaw"},
@@ -139,8 +131,7 @@ func TestP34OneMessageOverTheCapIsShortened(t *testing.T) {
 	wantIn(t, r.Text, "It begins here.", "[…]", "It ends here.")
 	if len(r.Messages) != 1 || !r.Messages[0].Shortened {
 		t.Errorf(
-			"got %d messages, shortened %v; want one that says it was shortened",
-			len(r.Messages),
+			"got %d messages, shortened %v; want one that says it was shortened", len(r.Messages),
 			len(r.Messages) == 1 && r.Messages[0].Shortened,
 		)
 	}
@@ -163,8 +154,7 @@ func TestP35TornAndBadLinesCostThemselvesAlone(t *testing.T) {
 
 	torn := lines[4][:len(lines[4])/2]
 	content := strings.Join(
-		lines[:3],
-		"",
+		lines[:3], "",
 	) + "this line is no record\n" + `{"type":"message","message":{"role":"assistant","content":"no time stamp here"}}` + "\n" + lines[3] + torn
 
 	r := delta(t, content, recovery.Delta)

@@ -219,21 +219,13 @@ func path(agent, root, id string) string {
 		return filepath.Join(root, "claude", "projects", "-proj", id+".jsonl")
 	case "codex":
 		return filepath.Join(
-			root,
-			"codex",
-			"sessions",
-			day.Format("2006/01/02"),
+			root, "codex", "sessions", day.Format("2006/01/02"),
 			"rollout-"+day.Format("2006-01-02T15-04-05-")+id+".jsonl",
 		)
 
 	case "gemini":
 		return filepath.Join(
-			root,
-			"gemini",
-			"tmp",
-			"proj",
-			"chats",
-			"session-"+day.Format("2006-01-02T15-04-")+id[:8]+".jsonl",
+			root, "gemini", "tmp", "proj", "chats", "session-"+day.Format("2006-01-02T15-04-")+id[:8]+".jsonl",
 		)
 
 	case "pi":
@@ -583,10 +575,7 @@ func (t *talk) rows(m moment, db *sql.DB) error {
 	case begins:
 		_, err := db.Exec(
 			"insert or ignore into session (id, project_id, slug, directory, title, version, time_created, time_updated) values (?, 'global', 'soak', ?, 'soak', '1.18.33', ?, ?)",
-			t.id,
-			t.cwd,
-			now,
-			now,
+			t.id, t.cwd, now, now,
 		)
 		return err
 
@@ -624,23 +613,13 @@ func (t *talk) rows(m moment, db *sql.DB) error {
 	}
 
 	if _, err := db.Exec(
-		"insert or ignore into message values (?, ?, ?, ?, ?)",
-		message,
-		t.id,
-		now,
-		now,
-		string(encode(data)),
+		"insert or ignore into message values (?, ?, ?, ?, ?)", message, t.id, now, now, string(encode(data)),
 	); err != nil {
 		return err
 	}
 
 	_, err := db.Exec(
-		"insert or ignore into part values (?, ?, ?, ?, ?, ?)",
-		id("prt"),
-		message,
-		t.id,
-		now,
-		now,
+		"insert or ignore into part values (?, ?, ?, ?, ?, ?)", id("prt"), message, t.id, now, now,
 		string(encode(part)),
 	)
 

@@ -61,11 +61,7 @@ func (f *fleet) member(ctx context.Context, n int, rng *rand.Rand) {
 	for born := 0; ctx.Err() == nil; born++ {
 		agent := agents[n%len(agents)]
 		id := fmt.Sprintf(
-			"%08x-%04x-4%03x-8%03x-%012x",
-			rng.Uint32(),
-			n&0xffff,
-			born&0xfff,
-			rng.IntN(1<<12),
+			"%08x-%04x-4%03x-8%03x-%012x", rng.Uint32(), n&0xffff, born&0xfff, rng.IntN(1<<12),
 			rng.Int64N(1<<48),
 		)
 
@@ -120,9 +116,7 @@ func (m *member) life(ctx context.Context) (again bool) {
 	for rounds := 1 + m.rng.IntN(20); rounds > 0 && m.pause(ctx); rounds-- {
 		m.round++
 		m.prompt = fmt.Sprintf(
-			"please do step-%s-%d of the plan %s",
-			m.talk.id[len(m.talk.id)-6:],
-			m.round,
+			"please do step-%s-%d of the plan %s", m.talk.id[len(m.talk.id)-6:], m.round,
 			strings.Repeat("with care ", m.rng.IntN(20)),
 		)
 
@@ -130,11 +124,9 @@ func (m *member) life(ctx context.Context) (again bool) {
 		for calls := m.rng.IntN(4); calls > 0 && m.pause(ctx); calls-- {
 			m.call++
 			m.command, m.output = fmt.Sprintf(
-				"make step-%d",
-				m.call,
+				"make step-%d", m.call,
 			), strings.Repeat(
-				fmt.Sprintf("line of output %d\n", m.rng.IntN(1000)),
-				m.rng.IntN(100),
+				fmt.Sprintf("line of output %d\n", m.rng.IntN(1000)), m.rng.IntN(100),
 			)
 
 			m.happens(ctx, toolBegins)
@@ -150,9 +142,7 @@ func (m *member) life(ctx context.Context) (again bool) {
 		}
 
 		m.answer = fmt.Sprintf(
-			"done-%s-%d: it works now. %s",
-			m.talk.id[len(m.talk.id)-6:],
-			m.round,
+			"done-%s-%d: it works now. %s", m.talk.id[len(m.talk.id)-6:], m.round,
 			strings.Repeat("The tests pass. ", m.rng.IntN(40)),
 		)
 

@@ -36,22 +36,12 @@ func (w *watcher) report(t *testing.T, length time.Duration) error {
 	fmt.Fprintf(
 		&b,
 		"%s: %d sessions in all, %d events sent, %d acknowledged, %d without an answer, %d through belay-hook\n",
-		length,
-		len(w.mu.talks),
-		w.sent.Load(),
-		len(w.mu.acked),
-		w.refused.Load(),
-		w.hooked.Load(),
+		length, len(w.mu.talks), w.sent.Load(), len(w.mu.acked), w.refused.Load(), w.hooked.Load(),
 	)
 
 	fmt.Fprintf(
-		&b,
-		"killed: %d daemons, %d agents; ended well: %d; resumed: %d; samples: %d\n",
-		w.kills,
-		w.died.Load(),
-		w.ended.Load(),
-		w.resumed.Load(),
-		len(w.samples),
+		&b, "killed: %d daemons, %d agents; ended well: %d; resumed: %d; samples: %d\n", w.kills, w.died.Load(),
+		w.ended.Load(), w.resumed.Load(), len(w.samples),
 	)
 
 	for _, c := range curves {
@@ -62,12 +52,7 @@ func (w *watcher) report(t *testing.T, length time.Duration) error {
 
 		last := c.of(w.samples[len(w.samples)-1])
 		fmt.Fprintf(
-			&b,
-			"%-20s least %4d most %4d last %4d  %s\n",
-			c.name,
-			least/c.unit,
-			most/c.unit,
-			last/c.unit,
+			&b, "%-20s least %4d most %4d last %4d  %s\n", c.name, least/c.unit, most/c.unit, last/c.unit,
 			sparkline(w.samples, c),
 		)
 	}
@@ -115,8 +100,7 @@ func drawing(list []sample) string {
 	fmt.Fprintf(
 		&b,
 		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="12">`+"\n",
-		width+20,
-		len(curves)*(height+30),
+		width+20, len(curves)*(height+30),
 	)
 
 	for i, c := range curves {
@@ -127,11 +111,8 @@ func drawing(list []sample) string {
 
 		top := i*(height+30) + 20
 		fmt.Fprintf(
-			&b,
-			`<text x="10" y="%d">%s, at most %d</text><polyline fill="none" stroke="black" points="`,
-			top-5,
-			c.name,
-			most/c.unit,
+			&b, `<text x="10" y="%d">%s, at most %d</text><polyline fill="none" stroke="black" points="`, top-5,
+			c.name, most/c.unit,
 		)
 
 		for j, s := range list {

@@ -113,11 +113,9 @@ func TestM04MemoryDoesNotGrowWithTheTranscript(t *testing.T) {
 			m.round++
 			m.call++
 			m.prompt, m.command, m.output, m.answer = fmt.Sprint(
-				"wish ",
-				m.round,
+				"wish ", m.round,
 			), "make", "made: all is well", fmt.Sprint(
-				"answer ",
-				m.round,
+				"answer ", m.round,
 			)
 
 			for _, at := range []moment{asked, toolBegins, toolEnds, handsBack} {
@@ -158,19 +156,13 @@ func TestM04MemoryDoesNotGrowWithTheTranscript(t *testing.T) {
 	after := f.settled(pid)
 	t.Logf(
 		"%d records in %s: %.1f MB before, %.1f MB after, at most %.1f MB meanwhile (resident, peak ever: %d MB)",
-		records,
-		took.Round(time.Millisecond),
-		mb(before),
-		mb(after),
-		mb(most),
+		records, took.Round(time.Millisecond), mb(before), mb(after), mb(most),
 		procField(pid, "status", "VmHWM:")>>10,
 	)
 
 	if after > before+20<<20 {
 		t.Errorf(
-			"%.1f MB after %d records, want at most 20 MB more than the %.1f MB before",
-			mb(after),
-			records,
+			"%.1f MB after %d records, want at most 20 MB more than the %.1f MB before", mb(after), records,
 			mb(before),
 		)
 	}
@@ -200,15 +192,11 @@ func TestD10TwoHundredSessionsLeaveOneProcess(t *testing.T) {
 		}
 
 		m.file, m.prompt, m.answer = path(
-			m.talk.agent,
-			f.root,
-			m.talk.id,
+			m.talk.agent, f.root, m.talk.id,
 		), fmt.Sprint(
-			"wish of ",
-			i,
+			"wish of ", i,
 		), fmt.Sprint(
-			"answer to ",
-			i,
+			"answer to ", i,
 		)
 
 		for _, at := range []moment{begins, asked, handsBack, ends} {
@@ -240,12 +228,8 @@ func TestD10TwoHundredSessionsLeaveOneProcess(t *testing.T) {
 	time.Sleep(rest)
 	s, ok := f.look(t.Context())
 	t.Logf(
-		"after %s: %.1f MB, %d sessions in memory, %d open files, %d goroutines",
-		rest,
-		mb(s.Private),
-		s.Active,
-		s.Files,
-		s.Goroutines,
+		"after %s: %.1f MB, %d sessions in memory, %d open files, %d goroutines", rest, mb(s.Private), s.Active,
+		s.Files, s.Goroutines,
 	)
 
 	if !ok || s.Active != 0 || s.Private > base+10<<20 || s.Files > filesBase || s.Goroutines > goroutinesBase {

@@ -54,8 +54,7 @@ func (f *fleet) over(s sample) (broken []string) {
 	check := func(what string, got, most int64) {
 		if got > most {
 			broken = append(
-				broken,
-				fmt.Sprintf("%s: %d, at most %d (%d sessions in memory)", what, got, most, s.Active),
+				broken, fmt.Sprintf("%s: %d, at most %d (%d sessions in memory)", what, got, most, s.Active),
 			)
 		}
 	}
@@ -97,9 +96,7 @@ func TestSoak(t *testing.T) {
 	length := setting(t, "BELAY_SOAK", 8*time.Second, time.ParseDuration)
 	many := setting(t, "BELAY_SOAK_SESSIONS", 20, strconv.Atoi)
 	seed := setting(
-		t,
-		"BELAY_SEED",
-		uint64(time.Now().UnixNano()),
+		t, "BELAY_SEED", uint64(time.Now().UnixNano()),
 		func(s string) (uint64, error) { return strconv.ParseUint(s, 10, 64) },
 	)
 
@@ -135,10 +132,7 @@ func TestSoak(t *testing.T) {
 	if len(f.mu.acked) == 0 || w.kills == 0 || f.died.Load() == 0 || len(w.samples) == 0 {
 		t.Errorf(
 			"%d events acknowledged, %d daemons and %d agents killed, %d samples: the test proved nothing",
-			len(f.mu.acked),
-			w.kills,
-			f.died.Load(),
-			len(w.samples),
+			len(f.mu.acked), w.kills, f.died.Load(), len(w.samples),
 		)
 	}
 
@@ -170,8 +164,7 @@ func newFleet(t *testing.T, root string, total int64, pace time.Duration) *fleet
 
 	name := path("opencode", root, "")
 	if err := errors.Join(
-		os.MkdirAll(filepath.Dir(name), 0o700),
-		os.MkdirAll(filepath.Join(root, "journal"), 0o700),
+		os.MkdirAll(filepath.Dir(name), 0o700), os.MkdirAll(filepath.Join(root, "journal"), 0o700),
 	); err != nil {
 		t.Fatal(err)
 	}

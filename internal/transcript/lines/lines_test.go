@@ -201,13 +201,8 @@ func TestPosHoldsByContent(t *testing.T) {
 		got, span := read(t, g, pos, Options{Changed: func() { told = true }})
 		if span.Changed != c.changed || told != c.changed || len(got) != c.lines {
 			t.Errorf(
-				"%s: got changed %v (told %v), %d lines; want %v, %d",
-				c.name,
-				span.Changed,
-				told,
-				len(got),
-				c.changed,
-				c.lines,
+				"%s: got changed %v (told %v), %d lines; want %v, %d", c.name, span.Changed, told, len(got),
+				c.changed, c.lines,
 			)
 		}
 
@@ -358,9 +353,7 @@ func TestL01LongLinesAndMemory(t *testing.T) {
 	_ = path
 	sizes := []int{}
 	_, err := f.Read(
-		Pos{},
-		Options{Max: 1 << 30},
-		func(l Line) bool { sizes = append(sizes, len(l.Data)); return true },
+		Pos{}, Options{Max: 1 << 30}, func(l Line) bool { sizes = append(sizes, len(l.Data)); return true },
 	)
 
 	if err != nil {
@@ -408,9 +401,7 @@ func TestOversizedLineIsSkippedWithoutBeingHeld(t *testing.T) {
 	var back []string
 	size, _ := f.Size()
 	if err := f.Backward(
-		size,
-		1<<40,
-		func(l Line) bool { back = append(back, string(l.Data)); return true },
+		size, 1<<40, func(l Line) bool { back = append(back, string(l.Data)); return true },
 	); err != nil {
 		t.Fatal(err)
 	}

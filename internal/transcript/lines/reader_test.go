@@ -102,14 +102,8 @@ func TestEachRecordOnce(t *testing.T) {
 			b := batchOf(t, r, cur, checkpoint.ReadOptions{Final: s.final})
 			if show(b.Entries) != s.want || b.Losses.BadLines != s.bad || b.Losses.Torn != s.torn {
 				t.Errorf(
-					"step %d, reader %d: %s, %+v; want %s, %d bad, %d torn",
-					i,
-					n,
-					show(b.Entries),
-					b.Losses,
-					s.want,
-					s.bad,
-					s.torn,
+					"step %d, reader %d: %s, %+v; want %s, %d bad, %d torn", i, n, show(b.Entries), b.Losses,
+					s.want, s.bad, s.torn,
 				)
 			}
 
@@ -157,9 +151,7 @@ func TestFirstSightOfALargeFile(t *testing.T) {
 	whole := batchOf(t, r, "", checkpoint.ReadOptions{Whole: true})
 	if len(whole.Entries) != 35 || !whole.First || whole.Skipped != 0 {
 		t.Errorf(
-			"whole: %d entries, first %v, skipped %d; want 35, true, 0",
-			len(whole.Entries),
-			whole.First,
+			"whole: %d entries, first %v, skipped %d; want 35, true, 0", len(whole.Entries), whole.First,
 			whole.Skipped,
 		)
 	}
@@ -217,10 +209,7 @@ func TestRewrittenTwice(t *testing.T) {
 		last = batchOf(t, r, last.Cursor, checkpoint.ReadOptions{})
 		if show(last.Entries) != step.want || last.Losses.Repeats != 0 {
 			t.Errorf(
-				"%q: %s, %d repeats; want %s and none",
-				step.file,
-				show(last.Entries),
-				last.Losses.Repeats,
+				"%q: %s, %d repeats; want %s and none", step.file, show(last.Entries), last.Losses.Repeats,
 				step.want,
 			)
 		}

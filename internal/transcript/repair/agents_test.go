@@ -131,12 +131,7 @@ func TestCompressedRollout(t *testing.T) {
 		x := examined(t, g, path)
 		if x.File != path || x.Resumable != want {
 			t.Errorf(
-				"cut by %d: got %s, resumable %v (%v), want %s, %v",
-				cut,
-				x.File,
-				x.Resumable,
-				x.WhyNot,
-				path,
+				"cut by %d: got %s, resumable %v (%v), want %s, %v", cut, x.File, x.Resumable, x.WhyNot, path,
 				want,
 			)
 		}

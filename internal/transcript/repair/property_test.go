@@ -109,8 +109,7 @@ func damage(r *rand.Rand, data []byte) []byte {
 		case 6: // NULs round a line
 			end := bytes.TrimSuffix(lines[i], []byte("\n"))
 			lines[i] = bytes.Join(
-				[][]byte{make([]byte, r.IntN(2)*n), end, make([]byte, r.IntN(2)*n), []byte("\n")},
-				nil,
+				[][]byte{make([]byte, r.IntN(2)*n), end, make([]byte, r.IntN(2)*n), []byte("\n")}, nil,
 			)
 			data = bytes.Join(lines, nil)
 
@@ -225,11 +224,7 @@ func repairOne(t *testing.T, g agent.Agent, path, what string) {
 	if !y.Whole() || !y.Resumable && !headless {
 		t.Errorf(
 			"%s: the copy has %v, bad %v, why not %v, want nothing to repair\nchanges of the original: %v",
-			what,
-			y.Changes,
-			y.Bad,
-			y.WhyNot,
-			x.Changes,
+			what, y.Changes, y.Bad, y.WhyNot, x.Changes,
 		)
 	}
 

@@ -131,9 +131,7 @@ func TestRepairWritesNothingOver(t *testing.T) {
 	dir := filepath.Dir(path)
 	in := func(name string) string { return filepath.Join(dir, name) }
 	if err := errors.Join(
-		os.Symlink(path, in("soft")),
-		os.Link(path, in("hard")),
-		os.Symlink(in("nowhere"), in("dangling")),
+		os.Symlink(path, in("soft")), os.Link(path, in("hard")), os.Symlink(in("nowhere"), in("dangling")),
 		os.WriteFile(in("other"), nil, 0o600),
 	); err != nil {
 		t.Fatal(err)

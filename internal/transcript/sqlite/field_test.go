@@ -16,8 +16,7 @@ func TestG13LogIsBoundedUnderASteadyReader(t *testing.T) {
 	const writes, each = 100_000, 500 // rows in one transaction
 	path := filepath.Join(t.TempDir(), "db.sqlite")
 	owner, err := sql.Open(
-		"sqlite",
-		"file:"+path+"?_pragma=journal_mode(wal)&_pragma=busy_timeout(0)&_pragma=synchronous(off)",
+		"sqlite", "file:"+path+"?_pragma=journal_mode(wal)&_pragma=busy_timeout(0)&_pragma=synchronous(off)",
 	)
 
 	if err != nil {
@@ -50,8 +49,7 @@ func TestG13LogIsBoundedUnderASteadyReader(t *testing.T) {
 		}
 
 		err = reader.View(
-			t.Context(),
-			func(tx *Tx) error { return tx.QueryRow("select count(*) from rows").Scan(&rows) },
+			t.Context(), func(tx *Tx) error { return tx.QueryRow("select count(*) from rows").Scan(&rows) },
 		)
 
 		if err != nil && !errors.Is(err, ErrBusy) {

@@ -280,8 +280,7 @@ func TestLocksAreGoneAfterAView(t *testing.T) {
 	d := Open(path)
 	defer d.Close()
 	if err := d.View(
-		t.Context(),
-		func(tx *Tx) error { return tx.QueryRow("select 1 from rows").Scan(new(int)) },
+		t.Context(), func(tx *Tx) error { return tx.QueryRow("select 1 from rows").Scan(new(int)) },
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -380,8 +379,7 @@ func BenchmarkView(b *testing.B) {
 		if err := Open(
 			path,
 		).View(
-			b.Context(),
-			func(tx *Tx) error { return tx.QueryRow("select count(*) from rows").Scan(new(int)) },
+			b.Context(), func(tx *Tx) error { return tx.QueryRow("select count(*) from rows").Scan(new(int)) },
 		); err != nil {
 			b.Fatal(err)
 		}

@@ -178,10 +178,7 @@ func TestFirstSight(t *testing.T) {
 	if !b.First || b.Skipped == 0 || len(b.Entries) != 41 || b.Entries[0].ID != "u0" || b.Entries[1].ID != "u80" {
 		t.Errorf(
 			"first %v, skipped %d, %d entries from %q: want the first prompt and the newest 20 with their answers",
-			b.First,
-			b.Skipped,
-			len(b.Entries),
-			show(b.Entries[:2]),
+			b.First, b.Skipped, len(b.Entries), show(b.Entries[:2]),
 		)
 	}
 }
@@ -251,12 +248,9 @@ func TestStrangeCursorsAndFiles(t *testing.T) {
 		path,
 		toy,
 	).Read(
-		context.Background(),
-		"c",
-		checkpoint.ReadOptions{},
+		context.Background(), "c", checkpoint.ReadOptions{},
 	); !errors.Is(
-		err,
-		fs.ErrNotExist,
+		err, fs.ErrNotExist,
 	) {
 		t.Errorf("absent: %v, want fs.ErrNotExist", err)
 	}

@@ -54,8 +54,7 @@ func (s Sweep) Run(t *testing.T, script func(p *Point)) {
 	ops := clean.Ops()
 	if len(ops) < s.Least {
 		t.Errorf(
-			"%d operations on the disk, want %d at least: does the script use the disk it was given?",
-			len(ops),
+			"%d operations on the disk, want %d at least: does the script use the disk it was given?", len(ops),
 			s.Least,
 		)
 	}

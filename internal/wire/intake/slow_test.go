@@ -84,12 +84,8 @@ func TestRest(t *testing.T) {
 			want := (tt.first + tt.second)[:tt.length]
 			if g := list[0]; g.payload != want || g.req.Cut != tt.cut || g.req.ID != "a" {
 				t.Errorf(
-					"got %d bytes, cut %v, id %s, want %d, %v, a",
-					len(g.payload),
-					g.req.Cut,
-					g.req.ID,
-					tt.length,
-					tt.cut,
+					"got %d bytes, cut %v, id %s, want %d, %v, a", len(g.payload), g.req.Cut, g.req.ID,
+					tt.length, tt.cut,
 				)
 			}
 		})

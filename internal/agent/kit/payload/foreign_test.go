@@ -62,10 +62,7 @@ func TestStripOwn(t *testing.T) {
 		if strings.Contains(rest, "said") || !slices.Equal(markers, []string{"mark1"}) ||
 			!slices.Equal(Markers(text), markers) {
 			t.Errorf(
-				"%d strings deep: got %q and %q, %q, want the block gone and its marker",
-				depth,
-				rest,
-				markers,
+				"%d strings deep: got %q and %q, %q, want the block gone and its marker", depth, rest, markers,
 				Markers(text),
 			)
 		}
@@ -75,8 +72,7 @@ func TestStripOwn(t *testing.T) {
 // TestParsePayload: a whole object, a broken one, and what is left of one that was cut.
 func TestParsePayload(t *testing.T) {
 	whole := `{"id":"x","n":1,"on":true,"text":"` + strings.Repeat(
-		"some words ",
-		5,
+		"some words ", 5,
 	) + `sécret\ud83d\ude00","last":{"a":[1,2]}}`
 
 	p, err := ParsePayload([]byte("\xef\xbb\xbf"+whole), false)

@@ -20,8 +20,7 @@ func hookFile(t *testing.T) (Spec, agent.Paths) {
 	dir := t.TempDir()
 	p := agent.Paths{Hook: filepath.Join(dir, "it's here", "belay-hook")}
 	if err := errors.Join(
-		os.MkdirAll(filepath.Dir(p.Hook), 0o700),
-		os.WriteFile(p.Hook, []byte("#!"), 0o700),
+		os.MkdirAll(filepath.Dir(p.Hook), 0o700), os.WriteFile(p.Hook, []byte("#!"), 0o700),
 	); err != nil {
 		t.Fatal(err)
 	}
