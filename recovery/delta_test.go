@@ -114,7 +114,7 @@ func TestNothingNewIsSaid(t *testing.T) {
 	}
 }
 
-// A state that was made anew from the transcript counts otherwise than the checkpoint in the store: nothing may get
+// A state that was rebuilt from the transcript counts differently than the checkpoint in the store: nothing may get
 // lost by that.
 func TestDeltaOfAStateThatNeverHeardOfTheCheckpoint(t *testing.T) {
 	old := newStory()

@@ -204,7 +204,7 @@ type mark struct {
 }
 
 // markOf is the border between old and new. The default is the checkpoint that could be read: what a damaged newer one
-// held is new again. A state that never heard of that checkpoint (it was made anew from the transcript) counts
+// held is new again. A state that never heard of that checkpoint (it was rebuilt from the transcript) counts
 // otherwise.
 func markOf(in Input, opt Options) mark {
 	s, c := in.State, in.Checkpoint

@@ -115,7 +115,7 @@ func TestNothingIsGiven(t *testing.T) {
 	}
 }
 
-// TestDoubtIsToldOncePerDeath: a brief that was given names its calls no more, a new death counts anew.
+// TestDoubtIsToldOncePerDeath: a brief that was given no longer names its calls; a new death counts again.
 func TestDoubtIsToldOncePerDeath(t *testing.T) {
 	b := crashed()
 	has(t, b.plan(t, Options{}).Text, "make release")

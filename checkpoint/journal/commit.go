@@ -234,7 +234,7 @@ func (j *Journal) try(group []record) error {
 
 	w.stored, w.failed = group[len(group)-1].seq, false
 	if cap(w.buf) > maxGroup/2 {
-		w.buf = nil // a burst is no reason to hold its memory for ever
+		w.buf = nil // a burst should not hold its memory for ever
 	}
 
 	return nil

@@ -3,7 +3,7 @@ package main
 import "syscall"
 
 const (
-	// sendPiece bounds one write, because a socket's timeout starts anew with each: a daemon that reads a little at a
+	// sendPiece bounds one write, because a socket's timeout starts again with each: a daemon that reads a little at a
 	// time must not stretch the deadline. Almost every message is smaller and leaves in one write.
 	sendPiece = 64 << 10
 	firstLine = 4 << 10

@@ -40,7 +40,7 @@ func (a *app) daemonCmd() *cobra.Command {
 		Short:   "Run the daemon, in the foreground",
 		Long: `Runs the daemon until SIGTERM or Ctrl-C. There is one for each user; hooks start it by themselves
 when none runs. SIGTERM takes the last checkpoints; nothing is lost by a restart. SIGHUP reads the
-settings anew: all of them, or none when one is wrong. The log is belay.log in the state folder.
+settings again: all of them, or none when one is wrong. The log is belay.log in the state folder.
 
   belay daemon
   BELAY_STATE_DIR=/tmp/try belay daemon
@@ -133,7 +133,7 @@ func (a *app) serve(
 	opt.Ready = func() {
 		select {
 		case ready <- struct{}{}:
-		default: // it began anew
+		default: // it started over
 		}
 	}
 
@@ -160,12 +160,12 @@ func (a *app) serve(
 		case <-hup:
 			fresh, err := a.settings(true)
 			if err != nil {
-				log.Error("settings not read anew, the old ones stay", zap.Error(err))
+				log.Error("settings not reloaded; the old ones stay", zap.Error(err))
 				continue
 			}
 
 			restart := needsRestart(c, fresh)
-			log.Info("settings read anew", zap.Bool("restart", restart))
+			log.Info("settings reloaded", zap.Bool("restart", restart))
 			if c = fresh; restart {
 				next = fresh
 				stop()

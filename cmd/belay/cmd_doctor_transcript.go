@@ -395,7 +395,7 @@ func byteBar(w io.Writer, path, what string) (at func(int64), done func()) {
 		progressbar.OptionClearOnFinish(),
 	)
 
-	// A bar that cannot be drawn is no reason to stop.
+	// A bar that cannot be drawn does not stop the work.
 	return func(n int64) { _ = bar.Set64(n) }, func() { _ = bar.Finish() }
 }
 

@@ -23,7 +23,7 @@ import (
 	"belay/internal/wire"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 // The tests run the real programs, built once. place.work is short: a socket's path must be.
 var place struct{ bin, work string }
@@ -126,7 +126,7 @@ func ready(ts *testscript.TestScript, _ bool, _ []string) {
 	}
 }
 
-// hup makes the daemon read its settings anew.
+// hup makes the daemon read its settings again.
 func hup(ts *testscript.TestScript, _ bool, _ []string) {
 	st, err := daemonStatus(stateOf(ts))
 	ts.Check(err)

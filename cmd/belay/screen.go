@@ -192,6 +192,6 @@ func progress(w io.Writer, n int, what string) (step, done func()) {
 		progressbar.OptionClearOnFinish(),
 	)
 
-	// A bar that cannot be drawn is no reason to stop.
+	// A bar that cannot be drawn does not stop the work.
 	return func() { _ = bar.Add(1) }, func() { _ = bar.Finish() }
 }

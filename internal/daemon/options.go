@@ -45,7 +45,7 @@ type Options struct {
 
 	Connections       int
 	SessionsPerMinute int
-	// Ready is called when clients are answered from now on, again after the daemon had to begin anew; it does not
+	// Ready is called when clients are answered from now on, again after the daemon had to start over; it does not
 	// block. nil: nobody is told.
 	Ready func()
 

@@ -196,7 +196,7 @@ func toParent(e checkpoint.Event, kind checkpoint.EventKind) checkpoint.Event {
 	return e
 }
 
-// ended maps the end of a monologue. The program also ends one to begin it anew after an error: that ends no round.
+// ended maps the end of a monologue. The program also ends one to start it over after an error: that ends no round.
 func ended(p hookPayload, e checkpoint.Event) []checkpoint.Event {
 	a := parseAnswer(p.Answer)
 	e.Kind = checkpoint.EventStop

@@ -24,7 +24,7 @@ import (
 	"belay/internal/transcript/wholefile"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 const handmade = "testdata/chat.handmade.json"
 

@@ -124,7 +124,7 @@ type faulty struct {
 	whole  map[string][]byte // each file as the run without a fault left it
 }
 
-// installer gives the agent anew, on a disk.
+// installer makes the agent again, on a disk.
 func (f *faulty) installer(disk vfs.FS) agent.Installer {
 	host := agenttest.Host(faultyHome)
 	host.FS = disk

@@ -3,7 +3,7 @@
 // so that a session is known when its file is named, or lies below the workspace that is asked for or below
 // $CHATSESSION_DIR.
 //
-// It promises what package document does. The program writes a file anew after each answer, in place: a half-written
+// It promises what package wholefile does. The program rewrites a file after each answer, in place: a half-written
 // one tells nothing until it is whole. Its times have no zone and are taken for local ones.
 package chatsession
 

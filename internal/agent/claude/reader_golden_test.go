@@ -17,7 +17,7 @@ import (
 	"belay/internal/transcript/lines"
 )
 
-var update = flag.Bool("update-reader", false, "write the reader's golden file anew")
+var update = flag.Bool("update-reader", false, "rewrite the reader's golden file")
 
 // summary is what the golden file keeps of one transcript.
 type summary struct {

@@ -18,7 +18,7 @@ import (
 	"belay/internal/transcript/lines"
 )
 
-var update = flag.Bool("update", false, "write the golden file anew")
+var update = flag.Bool("update", false, "rewrite the golden file")
 
 // summary is what the golden file keeps of one rollout.
 type summary struct {

@@ -24,7 +24,7 @@ import (
 //	[HISTORY]
 //	{"role": "user", "content": "..."}
 //
-// It is written anew as a whole. META says how many lines HISTORY has, so that a half file is known.
+// It is rewritten as a whole. META says how many lines HISTORY has, so that a half file is known.
 
 const formatVersion = "1"
 

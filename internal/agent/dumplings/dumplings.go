@@ -104,7 +104,7 @@ func headOf(path string, most int) []byte {
 	return data
 }
 
-// Watch names the files that change: no mirror is kept of them, as they are written anew as a whole.
+// Watch names the files that change: no mirror is kept of them, because they are rewritten as a whole.
 func (a *Agent) Watch(path string) []string {
 	if isDatabase(path) {
 		return []string{path, path + "-wal"}

@@ -1,5 +1,5 @@
 // Package gemini knows Gemini CLI: its hook payloads, its settings file and its transcripts, in the form of today
-// (lines that add to and rewrite the conversation) and in the older one (a JSON document written anew as a whole).
+// (lines that add to and rewrite the conversation) and in the older one (a JSON document that is rewritten as a whole).
 //
 // It promises:
 //   - Payloads are decoded once, here; all text comes out redacted, cut and valid; an event that belay does not know

@@ -18,7 +18,7 @@ import (
 	"belay/internal/agent"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 // put writes a file of a test.
 func put(t testing.TB, path, text string) {

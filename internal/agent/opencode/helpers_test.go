@@ -21,7 +21,7 @@ import (
 	"belay/internal/agent"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 // schema is opencode's, as far as the reader and its writer need it.
 const schema = `create table session (id text primary key, project_id text not null, parent_id text, slug text not null, directory text not null, title text not null, time_created integer not null, time_updated integer not null);

@@ -20,7 +20,7 @@ import (
 	"belay/internal/transcript/lines"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 // public are transcripts of other projects, which are not ours to copy.
 const public = "../../../../shared/transcripts/openclaw/public"

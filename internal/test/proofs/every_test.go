@@ -23,7 +23,7 @@ import (
 	"belay/internal/agent/all"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 const goldenFile = "testdata/golden.txt"
 

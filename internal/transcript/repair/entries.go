@@ -7,7 +7,7 @@ import (
 	"belay/checkpoint"
 )
 
-// Entries examines a transcript that is no file of lines (a database, a document that is written anew as a whole) by
+// Entries examines a transcript that is no file of lines (a database, a document that is rewritten as a whole) by
 // what its reader gives: its entries are the records. It can be told, and not repaired.
 func Entries(ctx context.Context, agent, path string, t checkpoint.Transcript) (*Examined, error) {
 	x := &Examined{file: path, path: path}

@@ -14,7 +14,7 @@ import (
 const VictimIn = "BELAY_TEST_VICTIM"
 
 // Kills is the one form of a kill test: a process that does nothing but to write is killed at random moments, and each
-// time what it left is looked at. The process is the test's own program, started anew with the same test.
+// time what it left is looked at. The process is the test's own program, started again with the same test.
 type Kills struct {
 	// N is how many kills there are: BELAY_KILLS, or the test's own number.
 	N int
