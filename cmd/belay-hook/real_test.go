@@ -477,8 +477,8 @@ func TestRealBriefWithoutDaemon(t *testing.T) {
 	w.kill(t, w.deadSession(t))
 	r := w.hook(t, w.startPayload(), "claude-code", "SessionStart")
 	w.quiet(t)
-	if r.stdout == "" {
-		t.Logf("no daemon within %v: the next prompt carries the brief", r.took)
+	for i := 0; r.stdout == "" && i < 5; i++ { // a prompt has 100 ms, which a busy machine may not have
+		t.Logf("no answer within %v: the next prompt carries the brief", r.took)
 		r = w.prompt(t, newSession, "go on")
 	}
 
