@@ -129,7 +129,3 @@ func cleanValue(v any) any {
 	}
 	return v
 }
-
-// SameID says whether a cursor names a record by this id. A cursor that was kept holds no secrets, and an id may look
-// like one.
-func SameID(id, kept string) bool { return id == kept || kept != "" && redact.Text(Text(id)) == kept }

@@ -195,7 +195,7 @@ func TestFolder(t *testing.T) {
 		"":                       "/h/.omp/agent",
 		"PI_CODING_AGENT_DIR=/y": "/y",
 		"PI_CONFIG_DIR=.other":   "/h/.other/agent",
-		"OMP_PROFILE=work":       "/h/.omp/profiles/work/agent",
+		"OMP_PROFILE=day":        "/h/.omp/profiles/day/agent",
 		"OMP_PROFILE=default":    "/h/.omp/agent",
 		"OMP_PROFILE=../x":       "",
 	} {

@@ -83,13 +83,6 @@ func (l *connLimit) leave(c *conn) {
 	delete(l.mu.all, c) // nothing, when another took its slot
 }
 
-// taken is how many slots are in use.
-func (l *connLimit) taken() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.mu.all)
-}
-
 // conn is one connection.
 type conn struct {
 	*net.UnixConn

@@ -307,3 +307,10 @@ func FuzzReadRequest(f *testing.F) {
 		}
 	})
 }
+
+// taken is how many slots are in use.
+func (l *connLimit) taken() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.mu.all)
+}
